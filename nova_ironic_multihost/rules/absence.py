@@ -2,10 +2,10 @@
 
 """Nodes that are recorded here and that Ironic does not list.
 
-If a driver says that a node is gone, nova deletes its record and its resource
-provider with all allocations. But an account that lost a role gets an empty
-list, and 404 for each node. So a node is gone after a 404 for it in several
-audits in a row, and if most nodes vanish at once an operator must confirm it.
+If a driver says that a node is gone, nova deletes its record, provider and
+allocations. But an account that lost a role gets an empty list, and 404 for
+each node. So a node is gone after a 404 for it in several audits in a row, and
+if most nodes vanish at once an operator must confirm it.
 """
 
 import bisect
@@ -27,26 +27,20 @@ QUESTIONS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Absences:
-    """Nodes that are not listed.
+    """Unlisted nodes; ``braked``: too many to take any for deleted."""
 
-    :param counts: node uuid -> number of audits in a row with a 404.
-    :param confirmed: the nodes that are taken for deleted.
-    :param braked: too many are missing to take any for deleted.
-    """
-
+    #: Node uuid -> number of audits in a row with a 404.
     counts: Mapping[str, int] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: The nodes that are taken for deleted.
     confirmed: Set[str] = frozenset()
     braked: bool = False
     asked: str = ''
 
 
 def too_few(mine: Set[str], listed: Set[str], percent: int) -> bool:
-    """Return whether a listing lacks too much to take any node for deleted.
-
-    :param percent: share of ``mine`` that may vanish at once; with 100 even an
-        empty listing is trusted.
-    """
+    """Return whether a listing lacks too much to take any node for deleted."""
+    # ``percent`` of ``mine`` may vanish at once; 100 trusts an empty listing.
     missing = mine - listed
     return percent < 100 and (
         not listed

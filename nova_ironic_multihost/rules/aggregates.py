@@ -2,14 +2,12 @@
 
 """Which placement aggregates the resource provider of a node carries.
 
-The scheduler asks placement for zones and projects by aggregate. nova's API
-writes the aggregates of a host only to its first node.
-
-A provider keeps aggregates that nova does not know (sharing providers, routed
-networks), and those of nova without an Ironic compute service. Operators put
-them on single nodes of a host with several zones. Aggregates and members that
-nova had earlier in the life of this process count as if still there. Older
-changes stay, as removing the aggregates of others would harm.
+The scheduler asks placement for zones and projects by aggregate, but nova's
+API writes the aggregates of a host only to its first node. A provider keeps
+aggregates that nova does not know (sharing providers, routed networks), and
+those without an Ironic compute service. Operators put them on single nodes of
+a host with several zones. What nova had since the start of this process still
+counts. Older changes stay, as removing the aggregates of others would harm.
 """
 
 from collections.abc import Iterable
@@ -64,11 +62,8 @@ class KnownAggregates:
 
 def wanted(host: HostKey, known: KnownAggregates, current: Iterable[str],
            hosts: Iterable[HostKey]) -> frozenset[str]:
-    """Return the aggregates that the provider of a node should carry.
-
-    These are the host's, and those of ``current`` that come from none of the
-    ``hosts``, which own or may have owned nodes.
-    """
+    """Return the aggregates that the provider of a node should carry."""
+    # The ``hosts`` own or may have owned nodes: only theirs are removed.
     owners = {host, *hosts}
     return frozenset(known.of(host).union(
         uuid for uuid in current

@@ -30,11 +30,8 @@ def longer(last: Backoff | None, silent: bool) -> float:
 
 def due(pauses: Mapping[str, Backoff], uuids: Set[str], now: float,
         probes: int) -> set[str]:
-    """Return the tasks to try now.
-
-    Of those without an answer only the first ``probes`` are tried: they show
-    whether the service is back.
-    """
+    """Return the tasks to try now."""
+    # Of those without an answer ``probes`` show if the service is back.
     over = {uuid for uuid in uuids
             if uuid not in pauses or now >= pauses[uuid].until}
     silent = sorted(

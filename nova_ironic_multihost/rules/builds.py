@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which operations on an instance this host may carry out; lost builds.
-
-:mod:`nova_ironic_multihost.engine.builds.guard` asks at each operation.
-"""
+"""Which operations on an instance this host may carry out; lost builds."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -21,9 +18,8 @@ DEPLOY_METHODS = frozenset({
     'plug_vifs', 'prepare_for_spawn',
     'prepare_networks_before_block_device_mapping', 'spawn'})
 
-#: Seconds after all requests in the queue until a missing build is given up.
-#: Conductors allocate all servers of a call before the first send. A build
-#: that arrives later is carried out.
+#: Seconds after all requests in the queue until a missing build is given up,
+#: as conductors allocate all servers of a call first. A late one is built.
 LOST_AFTER = 30
 
 #: The same if the node is new here: the build may be in its old owner's queue.
@@ -31,31 +27,27 @@ LOST_AFTER_MOVED = 1800
 
 
 class BuildStage(enum.Enum):
-    """How far this thread is with a build of the instance.
-
-    :cvar BEGUN: nova has cleared the task state and claims the node next.
-    :cvar HELD: the instance has this host and its node.
-    :cvar RETURNED: the build has failed and the claim was undone.
-    :cvar SCHEDULED: then the build was sent to another host.
-    """
+    """How far this thread is with a build of the instance."""
 
     NONE = 'none'
+    #: nova has cleared the task state and claims the node next.
     BEGUN = 'begun'
+    #: The instance has this host and its node.
     HELD = 'held'
+    #: The build has failed and the claim was undone.
     RETURNED = 'returned'
+    #: Then the build was sent to another host.
     SCHEDULED = 'scheduled'
 
 
 def elsewhere(state: InstanceState | None, host: HostKey,
               claim: BuildStage = BuildStage.NONE) -> bool:
-    """Return whether an instance is on another compute service.
-
-    Without a host it is not, unless this thread had claimed it: another host
-    has then taken it over and begins the build again (:mod:`.backup_copies`).
-    """
+    """Return whether an instance is on another compute service."""
     if state is None:
         return False
     if state.host_key is None:
+        # Only if this thread had claimed it: another host has then taken it
+        # over and begins the build again (backup_copies).
         return claim is BuildStage.HELD
     return state.host_key != host
 
@@ -68,13 +60,10 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
 
 def begun_elsewhere(state: InstanceState | None, host: HostKey,
                     claim: BuildStage = BuildStage.NONE) -> bool:
-    """Return whether another host has also begun the build of this thread.
-
-    The instance has another host or a mark, and no build begins with a mark.
-    Or it is ``scheduling`` before nova writes that at the end
-    (ComputeManager._do_build_and_run_instance): the other host found the node
-    elsewhere. Or it has a task state with which no build begins.
-    """
+    """Return whether another host has also begun the build of this thread."""
+    # No build begins with a mark, or as left_over() describes. ``scheduling``
+    # too early (ComputeManager._do_build_and_run_instance writes it at the
+    # end): the other host found the node elsewhere.
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
         or claim in (BuildStage.NONE, BuildStage.BEGUN) and left_over(state)
@@ -83,11 +72,9 @@ def begun_elsewhere(state: InstanceState | None, host: HostKey,
 
 
 def left_over(state: InstanceState | None) -> bool:
-    """Return whether a failed build has not finished its cleanup.
-
-    nova removes the host, cleans up, then writes ``scheduling`` or ERROR
-    (ComputeManager._do_build_and_run_instance); no attempt begins otherwise.
-    """
+    """Return whether a failed build has not finished its cleanup."""
+    # nova removes the host, cleans up, then writes ``scheduling`` or ERROR
+    # (ComputeManager._do_build_and_run_instance); no attempt begins otherwise.
     return (state is not None and not state.deleted
             and state.host_key is None and state.vm_state == 'building'
             and state.task_state in takeover.BUILDING_TASKS)
@@ -101,11 +88,9 @@ def given_up(state: InstanceState | None) -> bool:
 def may_change_machine(state: InstanceState | None,
                        owner: HostKey | None, host: HostKey,
                        claim: BuildStage = BuildStage.NONE) -> bool:
-    """Return whether this host may change the machine of an instance.
-
-    The machine of a deleted instance belongs to ``owner``, the node's owner.
-    """
+    """Return whether this host may change the machine of an instance."""
     if state is None or state.deleted:
+        # The machine belongs to ``owner``, the owner of the node.
         return owner in (None, host)
     return not elsewhere(state, host, claim)
 
@@ -117,12 +102,9 @@ def outdated(state: InstanceState | None, node: str | None, host: HostKey,
     RabbitMQ can deliver a message twice. nova builds any instance without a
     task state (ComputeManager._do_build_and_run_instance), finds its node in
     use by the instance itself, and tears down the running machine. But a
-    pending build has an allocation until it fails or moves, and the claim
-    writes host and node together. nova itself handles a deleted instance and a
-    node with another owner.
-
-    :param allocated: whether the instance has an allocation of the node;
-        called only if nothing else decides.
+    pending build has an allocation of its node until it fails or moves, and
+    the claim writes host and node together. nova itself handles a deleted
+    instance and a node with another owner.
     """
     if state is None or state.deleted:
         return False

@@ -52,13 +52,9 @@ CAME = types.MappingProxyType({
 
 @dataclasses.dataclass(frozen=True)
 class RunStats:
-    """Times of one kind of work.
+    """Times of one kind of work; the last success took ``seconds``."""
 
-    :param sign: last progress: a begin, a step or an end, failed or not.
-    :param ended: last end, failed or not.
-    :param seconds: how long the last run without an error took.
-    """
-
+    #: Last progress (a begin, a step or an end) and last end, failed or not.
     sign: float | None = None
     ended: float | None = None
     succeeded: float | None = None
@@ -77,12 +73,7 @@ class RunStats:
 
 @dataclasses.dataclass(frozen=True)
 class Counters:
-    """All counters at one moment.
-
-    :param pending: kind -> uuid -> when it was first seen pending.
-    :param asking: number of a request without an answer of Ironic -> its time.
-    :param heard: when Ironic last answered a request.
-    """
+    """All counters at one moment."""
 
     begun: float = 0
     counts: Mapping[Event, int] = dataclasses.field(
@@ -91,11 +82,14 @@ class Counters:
     turns: Mapping[Work, RunStats] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
             dict.fromkeys(Work, RunStats())))
+    #: Kind -> uuid -> when it was first seen pending.
     pending: Mapping[Pending, Mapping[str, float]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
             dict.fromkeys(Pending, types.MappingProxyType({}))))
+    #: Number of an unanswered request to Ironic -> its time.
     asking: Mapping[int, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: When Ironic last answered a request.
     heard: float | None = None
 
     def counted(self, event: Event, number: int = 1) -> 'Counters':

@@ -2,8 +2,8 @@
 
 """Evacuations: how a server is restored after nova tried to evacuate it.
 
-Over Ironic nothing can be evacuated, as the server is the machine. nova finds
-that out late. Its API writes a task state over the current one, a mark too
+Over Ironic the server is the machine and cannot be evacuated, as nova finds
+out late. Its API writes a task state over the current one, even over a mark
 (nova.compute.api:API.evacuate). Its conductor allocates another machine and
 tells the compute service there to build, or sets ERROR if none is free.
 """
@@ -36,8 +36,7 @@ EVACUATE, REBUILD = 'evacuate', 'rebuild'
 ACTIONS = frozenset({EVACUATE, REBUILD})
 TASK = 'rebuilding'
 
-#: The event in which nova's conductor looks for another machine, and that of
-#: the rebuild on a compute service.
+#: Events: the conductor looks for another machine; a compute service rebuilds.
 SCHEDULED, REBUILT = 'rebuild_server', 'compute_rebuild_instance'
 
 
@@ -68,22 +67,18 @@ class EvacuationAction:
 
 @dataclasses.dataclass(frozen=True)
 class Evacuated:
-    """An instance with an evacuation to clean up.
-
-    :param unrefused: uuids of evacuations to refuse; if empty, nova's
-        conductor may still act on one that was refused.
-    """
+    """An instance with an evacuation to clean up."""
 
     record: Record
+    #: uuids of evacuations to refuse; if empty, nova's conductor may still act
+    #: on one that was refused.
     unrefused: frozenset[str]
 
 
 def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
-    """Return the action of :data:`ACTIONS` that an instance is in, or None.
-
-    nova's API accepts an evacuation during a rebuild; that is still a rebuild.
-    The latest action comes first.
-    """
+    """Return the action of :data:`ACTIONS` that an instance is in, or None."""
+    # The latest is first. nova's API accepts an evacuation during a rebuild;
+    # that is still a rebuild.
     requests = iter(actions)
     last = next((action.name for action in requests
                  if action.name in ACTIONS), None)
@@ -114,14 +109,10 @@ def left_by(
     faults: Iterable[datetime.datetime],
     machine: Callable[[], str | None],
 ) -> tuple[str, str | None]:
-    """Return vm_state and task_state without the effects of evacuations.
-
-    ERROR is removed only if an evacuation has caused it, and nothing has
-    failed since the last other action. A mark stays, see :func:`interrupted`.
-
-    :param machine: returns the vm_state that fits the machine, or None; not
-        always called.
-    """
+    """Return vm_state and task_state without the effects of evacuations."""
+    # ``machine`` returns the vm_state that fits the machine, or None. A mark
+    # stays, see interrupted(). ERROR goes only if an evacuation has caused it,
+    # and nothing has failed since the last other action.
     if task_state == TASK and asked_last(actions) == EVACUATE:
         task_state = None
     if (vm_state == 'error'
@@ -133,7 +124,6 @@ def left_by(
 
 def _failed_by(actions: Sequence[EvacuationAction],
                faults: Sequence[datetime.datetime]) -> bool:
-    """Return whether only evacuations have caused the ERROR of an instance."""
     last_other = next((index for index, action in enumerate(actions)
                        if action.name != EVACUATE), None)
     if not last_other:

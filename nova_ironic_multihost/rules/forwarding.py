@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happens to the requests in the queue of a dead compute service.
+"""What happens to the requests in the RabbitMQ queue of a dead host.
 
-The queue is the RabbitMQ queue of that service. Only builds are forwarded, as
-only the request says what to build. Operations on an instance that has moved
-are dropped (:mod:`nova_ironic_multihost.engine.builds.guard`). All others wait
-for the compute service.
+Only builds are forwarded, as only the request says what to build. Operations
+on an instance that has moved are dropped (engine/builds/guard.py). All others
+wait for the host.
 """
 
 from collections.abc import Iterable
@@ -21,17 +20,15 @@ from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 
-#: Seconds for which requests may be held. RabbitMQ closes a channel that holds
-#: a message for 30 minutes (its consumer_timeout).
+#: The most seconds to hold requests: RabbitMQ closes a channel that holds a
+#: message for 30 minutes (its consumer_timeout).
 HOLDING = 1200
 
-#: Seconds until a queue with returned requests is read again, at first and
-#: most.
+#: Seconds until a queue with returned requests is read again: first, most.
 PAUSE, LONGEST_PAUSE = 30, 86400
 
 #: Seconds without a request until a build is given up. Conductors allocate all
-#: servers of a call before the first send; RabbitMQ requeues the requests of a
-#: frozen host after three minutes.
+#: servers of a call first; RabbitMQ requeues for a frozen host after 180 s.
 GRACE = 600
 
 
@@ -45,37 +42,32 @@ class RequestKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class QueuedRequest:
-    """A request that was read from a queue and not acknowledged.
-
-    :param returns: how often it was returned to the queue; 0 if unknown.
-    :param handle: the message; no two requests have the same.
-    :param arguments: as sent. Never log them: builds contain passwords.
-    """
+    """A request that was read from a queue and not acknowledged."""
 
     kind: RequestKind
     instance: str | None = None
     node: str | None = None
+    #: How often it was returned to the queue; 0 if unknown.
     returns: int = 0
+    #: The message; no two requests have the same.
     handle: typing.Any = dataclasses.field(default=None, repr=False)
+    #: As sent. Never log them: builds contain passwords.
     arguments: Mapping[str, typing.Any] = dataclasses.field(
         default_factory=dict, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class RequestFacts:
-    """Facts about a request; all but ``state`` are needed for builds only.
-
-    :param live: the owner of the node is live.
-    :param dead: the owner is :func:`.takeover.eligible`.
-    :param choice: the member that the ring prefers for the node.
-    :param attempts: how often the build began and did not finish.
-    """
+    """Facts about a request; all but ``state`` are needed for builds only."""
 
     state: InstanceState | None
     owner: HostKey | None = None
+    #: Whether the owner of the node is live; is :func:`.takeover.eligible`.
     live: bool = False
     dead: bool = False
+    #: The member that the ring prefers for the node.
     choice: HostKey | None = None
+    #: How often the build began and did not finish.
     attempts: int = 0
 
 
@@ -103,12 +95,8 @@ _KEEP = Disposition(Action.KEEP)
 def judge(
     request: QueuedRequest, dead_host: HostKey, facts: RequestFacts
 ) -> Disposition:
-    """Return what to do with a request in the queue of a dead host.
-
-    A build goes to a host that would admit it (:func:`.builds.outdated`) and
-    that has or gets the node; one that has begun becomes a backup. Requests
-    that the dead host would refuse are dropped; in doubt a request is kept.
-    """
+    """Return what to do with a request in the queue of a dead host."""
+    # A request that the host would refuse is dropped; in doubt it is kept.
     state = facts.state
     if (
         request.kind is RequestKind.OTHER
@@ -159,20 +147,15 @@ def reader(preferences: ring.Preferences, host: HostKey) -> HostKey | None:
 
 
 def host_is_back(consumers: int, held: int) -> bool:
-    """Return whether another consumer reads the queue: its host is back.
-
-    Quorum queues count each held message as a consumer, classic queues do not.
-    """
+    """Return whether another consumer reads the queue: its host is back."""
+    # Quorum queues count each held message as a consumer, classic ones do not.
     return consumers > held or 0 < consumers < held
 
 
 def pause(held: Iterable[QueuedRequest]) -> float:
-    """Return the seconds until a queue is read again; 0 without requests.
-
-    RabbitMQ drops a message that was returned to a quorum queue too often (20
-    times by default since 4.0), and counts for all readers. Classic queues do
-    not.
-    """
+    """Return the seconds until a queue is read again; 0 without requests."""
+    # RabbitMQ drops a message that was returned to a quorum queue too often
+    # (20 times by default since 4.0, by all readers). Classic queues do not.
     returns = max((request.returns for request in held), default=None)
     if returns is None:
         return 0
@@ -181,10 +164,7 @@ def pause(held: Iterable[QueuedRequest]) -> float:
 
 def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
             ) -> list[SentBuild]:
-    """Return the builds that have waited for :data:`GRACE` seconds or more.
-
-    In that time all queues that could have their requests were read to the
-    end.
-    """
+    """Return the builds that have waited for :data:`GRACE` seconds or more."""
+    # In that time all queues with their requests were read to the end.
     return [build for build, first in since.items()
             if build.instance not in found and now - first >= GRACE]

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a compute service works, and what it shows of itself.
-
-It is unhealthy only if a restart or an operator can help: an audit or a poll
-hangs, nobody reads its messages, or the conductor is silent.
-"""
+"""Whether a compute service works, and what it shows of itself."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -22,8 +18,7 @@ UNANSWERED = 30
 #: Number of audits or polls that may be missing.
 MISSED = 3
 
-#: Consecutive conductor calls that may time out: between audits, and in a
-#: poll.
+#: Conductor calls in a row that may time out: between audits, and in a poll.
 QUESTIONS, QUESTIONS_OF_POLL = 10, 5
 
 #: The most seconds for which nova's conductor is usually away.
@@ -41,11 +36,8 @@ class HealthLimits:
 
 def bounds(interval: float | None, period: float, timeout: float,
            removal: float = 0) -> HealthLimits:
-    """Return the limits for the intervals of nova, in seconds.
-
-    :param removal: of nova's wait for Ironic to tear down a machine, during
-        which audits wait.
-    """
+    """Return the limits for the intervals of nova, in seconds."""
+    # Audits wait while nova waits for Ironic to tear down a machine (removal).
     return HealthLimits(
         None if interval is None
         else MISSED * interval + QUESTIONS * timeout + removal,
@@ -55,21 +47,19 @@ def bounds(interval: float | None, period: float, timeout: float,
 
 @dataclasses.dataclass(frozen=True)
 class HealthInputs:
-    """What was seen of a compute service; times by one monotonic clock.
+    """What was seen of a compute service; times by one monotonic clock."""
 
-    :param started: end of its start, with nova's first audit.
-    :param audit: last progress, like ``peer_poll`` for the peer poll.
-    :param services: when nova's conductor last returned the services.
-    :param asking: time of the oldest request that Ironic may still answer.
-    """
-
+    #: End of its start, with nova's first audit.
     started: float | None = None
     ending: bool = False
     listening: bool = True
+    #: Last progress of the audit and of the peer poll.
     audit: float | None = None
     peer_poll: float | None = None
     peer_poll_ended: float | None = None
+    #: When nova's conductor last returned the services.
     services: float | None = None
+    #: Time of the oldest request that Ironic may still answer.
     asking: float | None = None
 
 
@@ -84,10 +74,8 @@ class HealthState:
 def judge(
     inputs: HealthInputs, limits: HealthLimits, now: float
 ) -> HealthState:
-    """Return whether a compute service is healthy.
-
-    An Ironic without answers is no reason: a new process would hang as well.
-    """
+    """Return whether a compute service is healthy."""
+    # It is unhealthy only if a restart or an operator can help.
     if inputs.ending:
         return HealthState(True, 'This compute service is about to end.')
     if inputs.started is None:
@@ -112,6 +100,7 @@ def judge(
             for what, limit in (('peer poll', limits.peer_poll),
                                 ('audit', limits.audit))
             if limit is not None and silence[what] > limit]
+    # While Ironic does not answer, a new process would hang as well.
     unanswered = now - inputs.asking if inputs.asking is not None else 0
     if unanswered > UNANSWERED:
         return HealthState(True, 'Ironic has not answered a request for '
@@ -135,22 +124,19 @@ MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
 
 @dataclasses.dataclass(frozen=True)
 class StatusSnapshot:
-    """A compute service at one moment, by the clock of ``totals``.
-
-    :param reasons: None before its first audit of all nodes.
-    :param missing: number of its nodes that Ironic does not list.
-    :param braked: too many are missing to take any for deleted.
-    :param ending: it is stopping, and no longer polls peers and Ironic.
-    """
+    """A compute service at one moment, by the clock of ``totals``."""
 
     host: str
     at: float
     totals: Counters
     verdict: HealthState
     view: peers.View | None = None
+    #: None before its first audit of all nodes.
     reasons: Mapping[str, Reason] | None = None
+    #: Number of its nodes that Ironic does not list; ``braked``: too many.
     missing: int = 0
     braked: bool = False
+    #: It is stopping, and no longer polls peers and Ironic.
     ending: bool = False
 
     @property

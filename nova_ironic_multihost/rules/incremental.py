@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which nodes an audit decides again, and which keep their reason.
-
-With a new view, new preferences or zones: all. Otherwise those that have
-changed or may change without notice, and a tenth of the others in turn.
-"""
+"""Which nodes an audit decides again, and which keep their reason."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -52,7 +48,8 @@ class LastAudit:
 
 def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
         my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
-    """Return the nodes that an audit decides."""
+    """Return the nodes that an audit decides: all if ``basis`` has changed."""
+    # Else nodes that changed or may change without notice, and some in turn.
     if before is None or before.basis != basis:
         return mirror.nodes.keys()
     moved = my_instances ^ before.my_instances
@@ -66,12 +63,10 @@ def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
 
 def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
               recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
-    """Return the nodes to read records of; None for all records.
-
-    nova's conductor sends 1.6 kB for each record. A live host loses nodes only
-    to preferred members, and gets nodes only through this package. One audit
-    in :data:`TURNS` reads all, to find manual changes in the database.
-    """
+    """Return the nodes to read records of; None for all records."""
+    # nova's conductor sends 1.6 kB for each record. A live host loses nodes
+    # only to preferred members, and gets nodes only through this package. One
+    # audit in TURNS reads all, to find manual changes in the database.
     if (before is None or before.basis != basis
             or before.turn % TURNS == 0):
         return None
@@ -86,10 +81,8 @@ def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
 
 
 def in_doubt(recorded: float | None, doubted: float | None) -> bool:
-    """Return whether others may have taken nodes since all records were read.
-
-    :param doubted: when any host last saw this host as no member.
-    """
+    """Return whether others may have taken nodes since the last full read."""
+    # ``doubted``: when any host last saw this host as no member.
     return doubted is not None and (recorded is None or doubted >= recorded)
 
 

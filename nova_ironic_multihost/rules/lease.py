@@ -2,12 +2,12 @@
 
 """The lease: how long a compute service may act on nova's last answer.
 
-Other hosts take over the instances of a service that is down, and a host that
-is cut off cannot see that. So it asks nova's conductor every few seconds for
-its own service. Each answer that it is up renews the lease, from the *begin*
-of the question, as the answer may be delayed. While the lease is valid the
-process sends a watchdog its sign of life; afterwards it is killed. The
-documentation has a proof (page "A watchdog instead of fencing").
+A host that is cut off cannot see that others take over its instances. So it
+asks nova's conductor every few seconds for its own service. Each answer that
+it is up renews the lease, from the *begin* of the question, as the answer may
+be delayed. While the lease is valid the process sends signs of life to a
+watchdog, which kills it afterwards. The documentation has a proof (page
+"A watchdog instead of fencing").
 """
 
 import dataclasses
@@ -54,38 +54,30 @@ class LeaseTiming:
         return self.down_time
 
     def over_after(self, watchdog: float) -> float:
-        """Return the seconds from the last renewal to the certain end.
-
-        The watchdog's time (seconds without a sign of life until the kill)
-        counts three times. A process may be frozen between its check of the
-        lease and the sign of life. Then the watchdog waits. And systemd gives
-        the same time to a stop (systemd, service.c).
-        """
+        """Return the seconds from the last renewal to the certain end."""
+        # The watchdog's seconds count three times: a process may be frozen
+        # between its check of the lease and the sign of life, then the
+        # watchdog waits, and systemd gives a stop the same time (service.c).
         return self.length + 3 * watchdog + self.margin
 
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """The last answers of nova; times by one clock, in seconds.
+    """The last answers of nova; times by one clock, in seconds."""
 
-    :param renewed: begin of the question that last renewed it, or of the
-        start.
-    :param held: nova has called the service up since this process began.
-    :param heard: begin of the question that ``word`` answers.
-    """
-
+    #: Begin of the question that last renewed it, or of the start.
     renewed: float
+    #: nova has called the service up since this process began.
     held: bool = False
     word: ServiceState | None = None
+    #: Begin of the question that ``word`` answers.
     heard: float | None = None
 
     def after(self, asked: float,
               service: peers.ComputeService | None) -> 'Lease':
-        """Return the lease after an answer to the question begun at ``asked``.
-
-        Until the service is first up, each answer renews it: a start may take
-        long, and a service that is forced down only polls.
-        """
+        """Return this after an answer to the question begun at ``asked``."""
+        # Until the service is first up, each answer renews it: a start may
+        # take long, and a service that is forced down only polls.
         state = word(service)
         held = self.held or state is ServiceState.UP
         return Lease(

@@ -3,10 +3,9 @@
 """Which compute services are dead, and for how long.
 
 nova calls a service down when its last heartbeat, stamped by a conductor, is
-more than ``service_down_time`` from the clock of the asking host. That proves
-no death: a clock may be wrong or stand still, and without a conductor all
-heartbeats get old. So this host compares the heartbeats of others with its
-own.
+more than ``service_down_time`` from the clock of the asking host. But clocks
+may be wrong or stand still, and without a conductor all heartbeats get old. So
+this host compares the heartbeats of others with its own.
 """
 
 from collections.abc import Iterable
@@ -21,11 +20,9 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 def may_trust_view(view: peers.View) -> bool:
-    """Return whether this host can trust its view of which hosts are down.
-
-    It is a member, and more than half of its peers, with itself, are up. Peers
-    that are fenced, down and disabled, or never sent a heartbeat do not count.
-    """
+    """Return whether this host can trust its view of which hosts are down."""
+    # It is a member, and more than half of its peers, with itself, are up. Not
+    # counted: peers fenced, down and disabled, or without any heartbeat.
     mine = view.services.get(view.host)
     stamps = mine is not None and mine.beat is not None
     counted = [service for host, service in view.services.items()
@@ -60,46 +57,38 @@ class Heartbeats:
 
     @property
     def silence(self) -> float:
-        """Seconds by which a dead host's last heartbeat is behind mine.
-
-        My own is up to ``interval`` old when nova calls that host down.
-        """
+        """Seconds by which a dead host's last heartbeat is behind mine."""
+        # My own is up to ``interval`` old when nova calls that host down.
         return max(0, self.down_time - self.interval)
 
     @property
     def quiet(self) -> float:
-        """Seconds in which no poll sees a new heartbeat of a dead host.
-
-        A poll may see one that is ``interval`` old. Those of a live host are
-        seen at most ``interval`` plus a period apart; nova may call it down
-        sooner.
-        """
+        """Seconds in which no poll sees a new heartbeat of a dead host."""
+        # A poll may see one that is ``interval`` old. Those of a live host are
+        # seen at most that plus a period apart; nova may call it down sooner.
         return max(0, min(
             self.down_time - self.period,
             max(self.silence - self.interval, self.interval + self.period)))
 
     @property
     def pause(self) -> float:
-        """The most seconds between two of my heartbeats without an outage.
-
-        A host that survives such a pause is silent for less than two intervals
-        more, so nova does not call it down.
-        """
+        """The most seconds between two of my heartbeats without an outage."""
+        # A host that survives such a pause is silent for less than two
+        # intervals more, so nova does not call it down.
         return max(2.5 * self.interval, self.down_time - 2 * self.interval)
 
     def lost(self, seconds: float, unseen: float) -> float:
         """Return the seconds without a heartbeat although one was due.
 
-        Less than half an interval is 0, as a write may be slow.
-
         :param seconds: from one of my heartbeats to the next that was read.
         :param unseen: between these two reads; others may have been written.
-            After a missed or slow poll none is taken to have been.
         """
+        # After a missed or slow poll none is taken to have been written.
         if unseen > 1.5 * max(self.interval, self.period):
             unseen = 0
         written = math.floor(unseen / self.interval + 0.1) + 1
         lost = seconds - written * self.interval
+        # A write may be slow.
         return lost if lost > self.interval / 2 else 0
 
 
@@ -115,31 +104,28 @@ class Outages:
     ``down_time``, as hosts come back one by one. A dead host stays dead until
     its time stamp changes. Without time stamps (``servicegroup_driver = mc``)
     nova's word is enough, except after a pause.
-
-    :param own: last heartbeat of this host, in seconds.
-    :param asked: monotonic time of the last read of the services.
-    :param heard: nova called this host up then.
-    :param paused: the heartbeats of this host had paused then.
-    :param beats: host, as nova spells it -> its last heartbeat.
-    :param changed: host -> monotonic time when that was first seen.
-    :param due: host -> the heartbeat of this host that proves it dead.
-    :param dead: hosts that are dead unless nova calls them up.
-    :param since: host -> monotonic time since when every poll saw it dead and
-        most peers up; moved on by the time without polls.
-    :param last: monotonic time of the end of the last poll.
     """
 
+    #: Last heartbeat of this host, in seconds.
     own: float | None = None
+    #: Monotonic time of the last read; nova called this host up then; its
+    #: heartbeats had paused then.
     asked: float | None = None
     heard: bool = False
     paused: bool = False
+    #: Host, as nova spells it -> its last heartbeat.
     beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: Host -> monotonic time when that was first seen.
     changed: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: Host -> the heartbeat of this host that proves it dead.
     due: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: Hosts that are dead unless nova calls them up.
     dead: frozenset[str] = frozenset()
+    #: Host -> monotonic time since when every poll saw it dead and most peers
+    #: up, moved on by the time without polls. ``last``: end of the last poll.
     since: Mapping[HostKey, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     last: float | None = None

@@ -2,13 +2,10 @@
 
 """The mirror: a copy of Ironic's node list, kept without full listings.
 
-Three ways of reading complete each other:
-
-- recent changes, by ``updated_at``. Every change by Ironic sets it, but only
-  to the second, by each conductor's clock, and a deleted node has none. The
-  API sorts by it without showing it (ironic.api.controllers.v1.node);
-- new nodes, after the last known one in the order of ids;
-- a round: all nodes, page by page. A node that it does not meet is gone.
+It reads recent changes by ``updated_at``, new nodes in the order of ids, and
+in a round all nodes page by page: a node that it does not meet is gone. Every
+change by Ironic sets ``updated_at``, to the second, by each conductor's clock.
+The API sorts by it without showing it (ironic.api.controllers.v1.node).
 """
 
 from collections.abc import Iterable
@@ -24,8 +21,7 @@ import typing
 #: round finds later changes.
 OVERLAP = datetime.timedelta(seconds=30)
 
-#: Number of last nodes to remember: a listing cannot continue after a deleted
-#: one.
+#: Last nodes to remember: a listing cannot continue after a deleted one.
 MARKS = 8
 
 
@@ -53,24 +49,21 @@ def _empty_map() -> typing.Any:
 
 @dataclasses.dataclass(frozen=True)
 class Mirror:
-    """Ironic's nodes, as known at one moment; immutable.
-
-    :param serial: number of changes, with the first listing; 0 before it.
-    :param changes: uuid -> serial of its last change after the first listing.
-    :param tail: uuids of the last nodes in the order of ids.
-    :param since: all changes before are known, by Ironic's clocks.
-    :param marks: uuids of the last nodes that the round has met.
-    :param missing: uuids of nodes that the round has not met; empty before its
-        first page.
-    """
+    """Ironic's nodes, as known at one moment; immutable."""
 
     nodes: Mapping[str, str | None] = _empty_map()
     bodies: Mapping[str, bytes] = _empty_map()
+    #: Number of changes, with the first listing; 0 before it.
     serial: int = 0
+    #: uuid -> serial of its last change after the first listing.
     changes: Mapping[str, int] = _empty_map()
+    #: uuids of the last nodes in the order of ids.
     tail: tuple[str, ...] = ()
+    #: All changes before are known, by Ironic's clocks.
     since: datetime.datetime | None = None
+    #: uuids of the last nodes that the round has met.
     marks: tuple[str, ...] = ()
+    #: uuids of nodes that it has not met; empty before its first page.
     missing: frozenset[str] = frozenset()
 
     def changed_since(self, serial: int) -> frozenset[str]:
@@ -188,11 +181,8 @@ def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
 
 def since(first: datetime.datetime | None, at: datetime.datetime | None
           ) -> datetime.datetime | None:
-    """Return the time from which to ask for changes next; None for all.
-
-    The API's clock counts too: a conductor with a fast clock would otherwise
-    hide the changes of others.
-    """
+    """Return the time from which to ask for changes next; None for all."""
+    # ``at`` counts too: a fast conductor clock would hide changes of others.
     if first is None:
         return None
     return min(first, at or first) - OVERLAP

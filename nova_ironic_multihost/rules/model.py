@@ -19,17 +19,14 @@ if typing.TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A live row of nova's ``compute_nodes``.
-
-    :param host: the owner, as nova spells it.
-    :param partition: label of the owner's partition, :attr:`.Partition.label`.
-    :param second: uuid of a row with another uuid for the same node, else ''.
-        nova uses the node's uuid; a host can have only one of both.
-    """
+    """A live row of nova's ``compute_nodes``."""
 
     node: str
+    #: The owner, as nova spells it, and its :attr:`.Partition.label`.
     host: str
     partition: str = ''
+    #: uuid of a row with another uuid for the same node, else ''. nova uses
+    #: the node's uuid; a host can have only one of both.
     second: str = ''
     row: typing.Any = dataclasses.field(
         default=None, compare=False, repr=False)
@@ -71,15 +68,13 @@ class InstanceState:
 
 @dataclasses.dataclass(frozen=True)
 class Permissions:
-    """What this host may do beyond keeping and creating nodes.
+    """What this host may do beyond keeping and creating nodes."""
 
-    :param settled: its start is over, so builds that are sent to it arrive.
-    :param mapped: the scheduler can send builds to it, as far as is known.
-    :param member_long_enough: to pull.
-    """
-
+    #: Its start is over, so builds that are sent to it arrive.
     settled: bool = True
+    #: The scheduler can send builds to it, as far as is known.
     mapped: bool = True
+    #: It may pull nodes.
     member_long_enough: bool = True
 
 
@@ -106,18 +101,16 @@ class Inventory:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Inventory):
-    """All that a decision depends on, gathered at one moment.
-
-    :param instance_states: at least :func:`.ownership.foreign_instances`.
-    :param records: of other hosts, at least :func:`.ownership.candidates`.
-    :param barred: uuids of nodes with records that cannot become this host's.
-    """
+    """All that a decision depends on."""
 
     permissions: Permissions = Permissions()
     partition: peers.Partition = peers.Partition()
     zones: Mapping[HostKey, str] = dataclasses.field(default_factory=dict)
+    #: At least :func:`.ownership.foreign_instances`.
     instance_states: Mapping[str, InstanceState] = dataclasses.field(
         default_factory=dict)
+    #: Of other hosts, at least :func:`.ownership.candidates`.
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     eligible: Set[HostKey] = frozenset()
+    #: uuids of nodes with records that cannot become this host's.
     barred: Set[str] = frozenset()

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The notifications of this package, each with a version.
+"""The notifications of doc/source/reference/notifications.rst."""
 
-They are described in doc/source/reference/notifications.rst. A new field
-raises the minor version; a removed or changed one the major version.
-"""
+# A new field raises the minor version; a removed or changed one the major.
 
 from collections.abc import Iterable
 import dataclasses

@@ -35,9 +35,9 @@ class Rule:
     outcome: str
 
 
-#: Number -> rule, tried in this order; "I" is the host that decides. Only
-#: members are preferred, so a host that is disabled, forced down or cut off
-#: keeps its nodes (rules 1 and 4 to 6) and takes nothing.
+#: Number -> rule, in this order; "I" is the host that decides. Only members
+#: are preferred, so a host that is disabled, forced down or cut off keeps its
+#: nodes (rules 1 and 4 to 6) and takes nothing.
 RULES = {
     1: Rule('an instance of mine', 'any', 'any', 'mine'),
     2: Rule('an instance of another live compute service', 'any', 'any',
@@ -169,17 +169,14 @@ def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
 def _instance_in_nova(instance: str | None,
                       states: Mapping[str, InstanceState]
                       ) -> InstanceState | None:
-    """Return the state of the instance on a node; None if nova has none."""
     state = states.get(instance) if instance is not None else None
     return None if state is None or state.deleted else state
 
 
 def decide(facts: Facts) -> dict[str, Reason]:
-    """Return the reason of each node.
-
-    PULLED, ADOPTED and TAKEN_OVER stand when :func:`with_allocations`,
-    :func:`with_adoptions` and :func:`with_takeovers` have confirmed them.
-    """
+    """Return the reason of each node."""
+    # with_allocations(), with_adoptions() and with_takeovers() have to confirm
+    # PULLED, ADOPTED and TAKEN_OVER.
     return {node: _reason(node, instance, facts)
             for node, instance in facts.nodes.items()}
 
@@ -198,8 +195,7 @@ def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
     if state.host_key == facts.host:
         return Reason.INSTANCE_HERE
     if state.host_key is None:
-        # The build failed or is being rescheduled; its last host will free the
-        # node.
+        # It failed or is being rescheduled; its last host will free the node.
         return (Reason.BUILDING if node in facts.my_nodes
                 else Reason.INSTANCE_ELSEWHERE)
     if facts.view.live(state.host_key):
@@ -209,7 +205,6 @@ def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
 
 def _reason_to_take_over(node: str, state: InstanceState,
                          dead_host: HostKey, facts: Facts) -> Reason:
-    """Return why I take over, or do not, an instance of ``dead_host``."""
     if dead_host not in facts.eligible or state.node not in (None, node):
         return Reason.INSTANCE_OF_DEAD
     record = facts.records.get(node)
@@ -236,7 +231,6 @@ def _reason_without_instance(node: str, state: InstanceState | None,
 
 
 def _reason_to_take(node: str, facts: Facts) -> Reason:
-    """Return why I take, or do not take, a node that I do not own."""
     record = facts.records.get(node)
     if record is None:
         if facts.preferences.prefers(facts.host, node):
@@ -267,7 +261,6 @@ def _reason_to_pull(record: Record, facts: Facts) -> Reason:
 
 
 def _refusal(node: str, facts: Facts) -> Reason | None:
-    """Return why I may not take a node from another host, or None."""
     if node in facts.barred:
         return Reason.BARRED
     if not facts.permissions.settled:
@@ -279,10 +272,8 @@ def _refusal(node: str, facts: Facts) -> Reason | None:
 
 def pulls(reasons: Mapping[str, Reason], limit: int,
           busy: Sequence[str] = ()) -> list[str]:
-    """Return the nodes to pull, for which to ask placement for allocations.
-
-    Those that are still busy come last, so that they do not block others.
-    """
+    """Return the nodes to pull, for which to ask placement for allocations."""
+    # Those that are still busy come last, so that they do not block others.
     return _in_order(reasons, Reason.PULLED, busy)[:limit]
 
 
@@ -294,7 +285,6 @@ def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
 
 def _in_order(reasons: Mapping[str, Reason], wanted: Reason,
               last: Sequence[str]) -> list[str]:
-    """Return the nodes with a reason, those of ``last`` last."""
     places = {node: place for place, node in enumerate(last, 1)}
     return sorted(
         (node for node, reason in reasons.items() if reason is wanted),
@@ -304,11 +294,7 @@ def _in_order(reasons: Mapping[str, Reason], wanted: Reason,
 def _next_order(reasons: Mapping[str, Reason], wanted: Set[Reason],
                 last: Sequence[str], tried: Sequence[str], failed: Set[str]
                 ) -> tuple[str, ...]:
-    """Return the nodes that come last at the next audit, in that order.
-
-    A node without a reason keeps its place: some audits decide only some
-    nodes.
-    """
+    # Without a reason a node keeps its place: some audits decide only some.
     return (*(node for node in last if node not in tried and (
                   node not in reasons or reasons[node] in wanted)),
             *(node for node in tried if node in failed))
@@ -317,11 +303,8 @@ def _next_order(reasons: Mapping[str, Reason], wanted: Set[Reason],
 def with_allocations(reasons: Mapping[str, Reason], asked: Iterable[str],
                allocated: Set[str], unanswered: Set[str] = frozenset()
                ) -> Mapping[str, Reason]:
-    """Return the reasons with only idle nodes taken.
-
-    :param allocated: nodes with an allocation of an instance that nova has.
-    :param unanswered: nodes for which placement did not answer.
-    """
+    """Return the reasons with only idle nodes taken."""
+    # ``allocated``: nodes with an allocation of an instance that nova has.
     asked = frozenset(asked)
     changed = {}
     for node, reason in reasons.items():
@@ -360,11 +343,9 @@ def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
 
 def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
                      facts: Facts) -> list[str]:
-    """Return the builds and deletes on an ADOPTED node that will never finish.
-
-    A dead host, of any zone, had claimed the node and not reserved the
-    machine, or had torn down the machine and not deleted the instance.
-    """
+    """Return builds and deletes on an ADOPTED node that will never finish."""
+    # A dead host, of any zone, had claimed the node and not reserved the
+    # machine, or had torn down the machine and not deleted the instance.
     return [uuid for uuid, state in sorted(builds.items())
             if state.host_key is not None
             and state.host_key in facts.eligible
@@ -374,11 +355,8 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
 
 def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
             host: HostKey) -> bool:
-    """Return whether a node stays with its dead owner: builds were sent to it.
-
-    A build in ERROR without a host does not count: nova reschedules it if its
-    request arrives.
-    """
+    """Return whether a node with a dead owner waits for a build sent there."""
+    # nova reschedules a build in ERROR without a host if its request arrives.
     return any(uuid not in taken and state.host_key != host
                and (state.host_key, state.vm_state) != (None, 'error')
                for uuid, state in builds.items())
@@ -386,21 +364,16 @@ def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
 
 def takeovers(reasons: Mapping[str, Reason], limit: int,
               refused: Sequence[str] = ()) -> list[str]:
-    """Return the nodes with instances to take over in this audit.
-
-    Those that were refused come last, so that they do not block others.
-    """
+    """Return the nodes with instances to take over in this audit."""
+    # Those that were refused come last, so that they do not block others.
     return _in_order(reasons, Reason.TAKEN_OVER, refused)[:limit]
 
 
 def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
                   asked: Sequence[str], taken: Container[str]
                   ) -> tuple[str, ...]:
-    """Return the nodes with a failed takeover, the first tried first.
-
-    The instance changes hosts or has a migration, or a service does not
-    answer.
-    """
+    """Return the nodes with a failed takeover, the first tried first."""
+    # The instance changes hosts or has a migration, or a service is silent.
     return _next_order(
         reasons, {Reason.TAKEN_OVER, Reason.ADOPTED}, refused, asked,
         frozenset(node for node in asked if node not in taken))
@@ -424,11 +397,9 @@ def lost_nodes_to_peers(
     zones: Mapping[HostKey, str],
     owned: Set[str],
 ) -> bool:
-    """Return whether other hosts took nodes from me as if I were dead.
-
-    They do so after my heartbeat has failed for a while. The sign: unused
-    nodes that I owned and am preferred for are recorded on other live hosts.
-    """
+    """Return whether other hosts took nodes from me as if I were dead."""
+    # They do so after my heartbeat has failed for a while. The sign: unused
+    # nodes that I owned and am preferred for are recorded on other live hosts.
     return any(
         record.node in owned and inventory.view.live(record.owner)
         and _instance_in_nova(inventory.nodes.get(record.node), states) is None
@@ -440,14 +411,9 @@ def lost_nodes_to_peers(
 def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
                 host: HostKey, live: Callable[[], bool],
                 state: Callable[[], InstanceState | None]) -> bool:
-    """Return whether a decision still holds when it is carried out.
-
-    An audit of many nodes lasts minutes, and nova's tracker moves a record
-    from any owner (ResourceTracker._init_compute_node).
-
-    :param before: owner at the decision; ``now``, ``live`` and ``state`` are
-        of this moment.
-    """
+    """Return whether a decision still holds; ``before`` was the owner then."""
+    # An audit of many nodes lasts minutes, and nova's tracker moves a record
+    # from any owner (ResourceTracker._init_compute_node).
     if now in (None, host):
         return True
     if reason in SERVED:

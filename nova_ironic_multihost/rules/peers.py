@@ -4,13 +4,11 @@
 
 DNS and MySQL ignore case, and a host that was renamed in case only has records
 under both names (nova bug 1866380). So a :data:`HostKey` compares hosts, and a
-plain ``str`` is a name as nova spells it.
-
-A *peer* is a compute service of the same partition: any with an Ironic compute
-node, or with ``[ironic]conductor_group`` or ``shard`` those in ``peer_list``.
-A *member* is a peer that is up and enabled, or is stopping and may come back
-(:mod:`.stop_marker`); members make up the hash ring. Nova's services table
-judges this host too, so all hosts agree.
+plain ``str`` is a name as nova spells it. A *peer* is a compute service of the
+same partition: any with an Ironic compute node, or with
+``[ironic]conductor_group`` or ``shard`` those in ``peer_list``. A *member* of
+the hash ring is a peer that is up and enabled, or is stopping and may come
+back (:mod:`.stop_marker`). nova judges this host too, so all hosts agree.
 """
 
 from collections.abc import Iterable
@@ -33,20 +31,17 @@ def host_key(name: str) -> HostKey:
 
 @dataclasses.dataclass(frozen=True)
 class ComputeService:
-    """A nova-compute service as nova has it.
-
-    :param ironic: it is known to have an Ironic compute node.
-    :param stop_marker: see :mod:`.stop_marker`; its disabled reason in nova.
-    :param beat: its last heartbeat, by the clock of a conductor, or None.
-    """
+    """A nova-compute service as nova has it."""
 
     host: str
     up: bool
     disabled: bool = False
     forced_down: bool = False
+    #: It is known to have an Ironic compute node.
     ironic: bool = True
+    #: Its disabled reason in nova, see :mod:`.stop_marker`.
     stop_marker: str = ''
-    # Nothing follows from a new heartbeat for the nodes.
+    #: Last heartbeat, by a conductor's clock. A new one changes no decision.
     beat: datetime.datetime | None = dataclasses.field(
         default=None, compare=False)
 
@@ -58,12 +53,9 @@ class ComputeService:
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """The nodes that a group of compute services shares.
+    """The nodes that a group of compute services shares; None is any."""
 
-    :param conductor_group: in lower case; '' is Ironic's default, None is any.
-    :param shard: None is any.
-    """
-
+    #: In lower case; '' is Ironic's default.
     conductor_group: str | None = None
     shard: str | None = None
     peer_list: tuple[str, ...] = ()
@@ -107,19 +99,17 @@ def same_label(label: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """The compute services as one host sees them at one moment.
-
-    :param peers: hosts of the partition; None for all not in another one.
-    :param starting: this host is a member even without a heartbeat.
-    :param over: (host, stop marker) of hosts that have not come back in time.
-    """
+    """The compute services as one host sees them at one moment."""
 
     host: HostKey
     services: Mapping[HostKey, ComputeService] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: Hosts of the partition; None for all not in another one.
     peers: Set[HostKey] | None = None
     other_partition_hosts: Set[HostKey] = frozenset()
+    #: This host is a member even without a heartbeat.
     starting: bool = False
+    #: (host, stop marker) of hosts that have not come back in time.
     over: Set[tuple[HostKey, str]] = frozenset()
 
     @property
@@ -128,11 +118,8 @@ class View:
         return tuple(service.host for service in self.services.values())
 
     def live(self, host: HostKey | None) -> bool:
-        """Return whether the host is live; False if nova does not have it.
-
-        In a judged view a host is up until it is seen dead
-        (:meth:`.liveness.Outages.judged`).
-        """
+        """Return whether the host is live; False if nova does not have it."""
+        # In a judged view it is up until seen dead (liveness.Outages.judged).
         service = self.services.get(host) if host is not None else None
         return service is not None and service.up
 
@@ -184,11 +171,9 @@ def view(services: Iterable[ComputeService], partition: Partition, host: str,
 
 def by_host(services: Iterable[ComputeService]
             ) -> Mapping[HostKey, ComputeService]:
-    """Return host -> service.
-
-    Of two services of a host that was renamed in case the one with the last
-    heartbeat counts, fenced or not; without time stamps the one that is up.
-    """
+    """Return host -> service."""
+    # Of two services of a host that was renamed in case the one with the last
+    # heartbeat counts, fenced or not; without time stamps the one that is up.
     known: dict[HostKey, ComputeService] = {}
     for service in services:
         before = known.get(service.key)

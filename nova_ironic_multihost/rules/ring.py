@@ -23,13 +23,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Ring:
-    """An immutable map: node uuid -> preferred member.
+    """An immutable map: node uuid -> preferred member; ValueError without."""
 
-    :param points: per member, 1 or more (page "The hash ring" of the
-        documentation).
-    :raises ValueError: without members.
-    """
-
+    # ``points`` per member: 1 or more (page "The hash ring" of the docs).
     def __init__(self, members: Iterable[HostKey], points: int) -> None:
         self.members = frozenset(members)
         self.points = points
@@ -114,11 +110,8 @@ class Preferences:
         return self.host_for(node_uuid, zone) == host
 
     def may_prefer(self, host: HostKey, node_uuid: str) -> bool:
-        """Return whether ``host`` is preferred for the node with some owner.
-
-        A member that is first on a ring is first on any ring with fewer
-        members.
-        """
+        """Return whether ``host`` is preferred for a node with some owner."""
+        # A member that is first on a ring is first on any with fewer members.
         return self.takeover_target(node_uuid, self.members.get(host)) == host
 
     def may_inherit(self, host: HostKey, node_uuid: str,
@@ -137,11 +130,8 @@ class Preferences:
 
     def takeover_target(self, node_uuid: str, zone: str | None = None
              ) -> HostKey | None:
-        """Return the member that takes over the instance on a node.
-
-        Users asked for the zone of the dead host, so it stays unless nodes may
-        cross.
-        """
+        """Return the member that takes over the instance on a node."""
+        # Users asked for the dead host's zone; only cross_zones changes it.
         if self.cross_zones:
             ring = self.ring
         else:

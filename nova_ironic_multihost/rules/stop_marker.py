@@ -5,13 +5,10 @@
 A stopping service sends heartbeats for minutes and takes no builds: always
 since nova 33, earlier while it waits for its operations. So it writes the
 marker as its disabled reason in nova, and disables itself if :func:`may_close`
-allows it. Other hosts ignore that it is disabled, as most services are back
-within seconds and should keep their nodes. One that
-is not back within ``service_down_time`` is no member.
-
-nova's API replaces the reason at each enable and disable
-(nova.api.openstack.compute.services), so the marker also shows that no
-operator has changed the service since.
+allows it. Other hosts ignore that, as most services are back within seconds
+and should keep their nodes; after ``service_down_time`` it is no member. The
+marker also shows that no operator has changed the service since: nova's API
+replaces the reason each time (nova.api.openstack.compute.services).
 """
 
 from collections.abc import Mapping
@@ -51,11 +48,9 @@ def said_at(marker: str) -> datetime.datetime | None:
 
 def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
               ) -> bool:
-    """Return whether this stopping host should get no more builds.
-
-    At least half of its zone must stay open: without an enabled compute
-    service builds end in ERROR; during a common restart they wait in queues.
-    """
+    """Return whether this stopping host should get no more builds."""
+    # At least half of its zone must stay open: without an enabled compute
+    # service builds end in ERROR; during a common restart they wait in queues.
     zone = zones.get(view.host)
     others = [host for host in view.members
               if host != view.host and zones.get(host) == zone]

@@ -2,17 +2,16 @@
 
 """Takeover of instances: which hosts may do it, and what each instance needs.
 
-nova follows an instance to a new ``host``: the resource tracker moves the
-record of its node at the next audit, and operations go there. The new host
-does for it what nova does at its start (ComputeManager._init_instance).
+nova follows an instance to a new ``host``: the tracker moves the record of its
+node at the next audit, and operations go there. The new host does for it what
+nova does at its start (ComputeManager._init_instance).
 
-During a takeover the task state is a *mark*, which names the new host and the
-task state before. ``taking-over`` is written only if the task state has not
-changed since the decision. ``taken-over`` is written together with the new
-host, only over the first mark, and only if there is a task to finish. So one
-of two competing hosts fails. Later writes require the mark as well. A mark has
-all that is needed to finish, and is found after any crash
-(:func:`sort_marked`).
+During a takeover the task state is a *mark*: the new host and the task state
+before. ``taking-over`` is written only if the task state is as it was at the
+decision. ``taken-over`` is written with the new host, only over the first
+mark, and only if there is a task to finish. So one of two competing hosts
+fails. Later writes require the mark as well. A mark has all that is needed
+to finish, and is found after any crash (:func:`sort_marked`).
 """
 
 from collections.abc import Callable
@@ -48,13 +47,11 @@ class Policy:
 def eligible(policy: Policy, view: peers.View,
              dead_for: Mapping[HostKey, float],
              homes: Iterable[HostKey] = ()) -> frozenset[HostKey]:
-    """Return the hosts, of any partition, with instances to be taken over.
-
-    ``down`` requires more than half of the peers up, with this host, and for a
-    host that is no peer more than half of all compute services. Otherwise this
-    host may be the one that is cut off. A host of an instance (``homes``)
-    without a service in nova counts as fenced.
-    """
+    """Return the hosts, of any partition, with instances to be taken over."""
+    # ``down`` requires more than half of the peers up, with this host; for a
+    # host that is no peer more than half of all compute services. Otherwise
+    # this host may be the one that is cut off. A host of an instance
+    # (``homes``) without a service in nova counts as fenced.
     if policy.when == NEVER or not view.member(view.host):
         return frozenset()
     others = {host: service for host, service in view.services.items()
@@ -120,16 +117,13 @@ def before_mark(task_state: str | None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Marked:
-    """What to do about instances that carry marks.
+    """What to do about instances that carry marks."""
 
-    :param to_finish: uuids of instances of this host with an operation to
-        finish.
-    :param astray: (uuid, mark) of this host's marks on instances of others.
-    :param foreign: (uuid, mark) of others' marks on instances of this host.
-    """
-
+    #: uuids of instances of this host with an operation to finish.
     to_finish: frozenset[str]
+    #: (uuid, mark) of this host's marks on instances of others.
     astray: frozenset[tuple[str, str]]
+    #: (uuid, mark) of others' marks on instances of this host.
     foreign: frozenset[tuple[str, str]]
 
 
@@ -154,21 +148,19 @@ def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
 
 
 class Step(enum.Enum):
-    """What to do next for an instance that was taken over.
+    """What to do next for an instance that was taken over."""
 
-    :cvar INIT: what nova does for it at the start of a compute service.
-    :cvar RESTORE: undo a soft delete, as its user wants.
-    :cvar AWAIT: wait for Ironic, which still deploys, or for its backup.
-    :cvar FAIL: set it to ERROR, with a fault that says why.
-    :cvar REPEAT: undo the build and begin it again (:mod:`.backup_copies`).
-    """
-
+    #: What nova does for it at the start of a compute service.
     INIT = 'init'
     DELETE = 'delete'
+    #: Undo a soft delete, as its user wants.
     RESTORE = 'restore'
+    #: Wait for Ironic, which still deploys, or for its backup.
     AWAIT = 'await'
     DEPLOYED = 'deployed'
+    #: Set it to ERROR, with a fault that says why.
     FAIL = 'fail'
+    #: Undo the build and begin it again (:mod:`.backup_copies`).
     REPEAT = 'repeat'
 
 
@@ -217,19 +209,17 @@ TASKS = _ENDED_BY_NOVA.union(
 #: Task states of a rebuild before nova tells Ironic.
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
 
-#: Task state in which nova makes a config drive, which takes seconds, and then
-#: tells Ironic (IronicDriver.rebuild).
+#: In it nova makes a config drive, for seconds, and then tells Ironic
+#: (IronicDriver.rebuild).
 _REBUILD_SPAWNING = 'rebuild_spawning'
 
 
 def step(vm_state: str | None, task_state: str | None,
          provision_state: str | None,
          redeployed: Callable[[], bool]) -> Step:
-    """Return the next step for an instance with an interrupted operation.
-
-    :param task_state: from before the takeover, see :func:`marked`.
-    :param redeployed: whether Ironic has deployed since the rebuild began.
-    """
+    """Return the next step for an instance with an interrupted operation."""
+    # ``task_state`` is from before the takeover. ``redeployed`` asks whether
+    # Ironic has deployed since the rebuild began.
     if task_state in _DELETING_TASKS or half_deleted(vm_state):
         # nova's own start deletes the record of the instance first, and leaves
         # its allocation if placement does not answer.
@@ -258,19 +248,15 @@ def step(vm_state: str | None, task_state: str | None,
 
 
 def awaited_unmarked(vm_state: str | None) -> bool:
-    """Return whether users must see the task state while Ironic deploys.
-
-    A rebuild with a mark would be ACTIVE; a build is BUILD with any task state
-    (nova.api.openstack.common:status_from_state).
-    """
+    """Return whether users must see the task state while Ironic deploys."""
+    # A rebuild with a mark would be ACTIVE; a build is BUILD with any task
+    # state (nova.api.openstack.common:status_from_state).
     return vm_state != 'building'
 
 
 def ended_by_nova(vm_state: str | None, task_state: str | None) -> bool:
-    """Return whether nova's start ends this operation.
-
-    It ignores servers in ERROR, which users may stop, start and reboot.
-    """
+    """Return whether nova's start ends this operation."""
+    # It ignores servers in ERROR, which users may stop, start and reboot.
     return (task_state in _ENDED_BY_NOVA
             and vm_state not in ('error', 'soft-delete')
             # compute.vm_states.ALLOW_SOFT_REBOOT
@@ -302,10 +288,8 @@ def at_rest(before: str | None, vm_state: str | None,
 
 
 def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
-    """Return whether nova's start would set the instance to ERROR.
-
-    It gives up builds and rebuilds (ComputeManager._init_instance).
-    """
+    """Return whether nova's start would set the instance to ERROR."""
+    # It gives up builds and rebuilds (ComputeManager._init_instance).
     return vm_state == 'building' or (
         vm_state not in ('deleted', 'soft-delete')
         and task_state in _REBUILDING_TASKS
@@ -313,10 +297,8 @@ def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
 
 
 def rests_at_start(vm_state: str | None, task_state: str | None) -> bool:
-    """Return whether nova's start has nothing to do for an instance.
-
-    It only reads the power state (ComputeManager._init_instance).
-    """
+    """Return whether nova's start has nothing to do for an instance."""
+    # It only reads the power state (ComputeManager._init_instance).
     return task_state is None and vm_state in _RESTING_STATES
 
 
@@ -326,10 +308,8 @@ def rests(vm_state: str | None, task_state: str | None) -> bool:
 
 
 def may_wait(vm_state: str | None, task_state: str | None) -> bool:
-    """Return whether an operation that nova's start gives up may be queued.
-
-    A build in the queue of a service has no host yet.
-    """
+    """Return whether an operation that nova's start gives up may be queued."""
+    # A build in the queue of a service has no host yet.
     return vm_state != 'building' and task_state == 'rebuilding'
 
 
@@ -344,11 +324,9 @@ def half_deleted(vm_state: str | None) -> bool:
 
 
 def has_begun(vm_state: str | None, task_state: str | None) -> bool:
-    """Return whether a build began on its host and carries no mark.
-
-    So it is in no queue. After a takeover its former host may have written
-    over the mark (ComputeManager._build_resources).
-    """
+    """Return whether a build began on its host and carries no mark."""
+    # So it is in no queue. After a takeover its former host may have written
+    # over the mark (ComputeManager._build_resources).
     return vm_state == 'building' and not is_mark(task_state)
 
 

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When nova's tracker audits a node.
-
-nova audits each node every time. Here a node is audited when an input of its
-audit has changed, and once in an interval, as not all changes are announced.
-"""
+"""When nova's tracker audits a node: at a change, and once in an interval."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -38,19 +34,17 @@ class NodeInputs:
 
 @dataclasses.dataclass(frozen=True)
 class NodeAudit:
-    """A successful audit of a node.
-
-    :param at: monotonic time when placement last sent all that it has of the
-        node.
-    """
+    """A successful audit of a node."""
 
     basis: NodeInputs
+    #: Monotonic time when placement last sent all that it has of the node.
     at: float
 
 
 def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
         ) -> bool:
     """Return whether a node is to be audited; ``interval`` is in seconds."""
+    # nova audits each node every time. Not all changes are announced.
     return (last is None or basis.node.body is None
             or not _same(last.basis, basis)
             or interval_has_passed(basis.node.uuid, last, now, interval))
@@ -85,10 +79,8 @@ def order(nodes: Iterable[str], audited: Iterable[str],
 
 def drifted(before: Mapping[str, int | None], now: Mapping[str, int]
             ) -> set[str]:
-    """Return the nodes with a changed provider generation.
-
-    Placement raises it for changes of inventory, traits, allocations and
-    (microversion 1.19) aggregates (placement.objects.resource_provider).
-    """
+    """Return the nodes with a changed provider generation."""
+    # Placement raises it for changes of inventory, traits, allocations and
+    # (microversion 1.19) aggregates (placement.objects.resource_provider).
     return {node for node, generation in before.items()
             if generation is None or now.get(node) != generation}

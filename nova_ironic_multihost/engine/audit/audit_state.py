@@ -26,8 +26,7 @@ RECENT = 2
 #: a pause before it rebalances, so that a flapping one moves no nodes.
 PULL_DELAY_AUDITS = 2
 
-#: The most instances taken over in one audit. The next audit reads again which
-#: compute services are dead.
+#: The most takeovers in one audit; the next reads again which hosts are dead.
 TAKEOVERS_PER_AUDIT = 50
 
 
@@ -57,8 +56,7 @@ class Audit:
     :param owners: node -> owner before the decision or None, of those nodes.
     :param records: for nova, of nodes that this host owns and of deleted ones.
     :param deleted: nodes that Ironic has deleted.
-    :param recent: from other owners, in one of the :data:`RECENT` audits
-        before.
+    :param recent: nodes from other owners in the last :data:`RECENT` audits.
     :param taken_over: instance -> the host from which this audit took it over.
     :param at_rest: those of them that need no recovery.
     """
@@ -94,8 +92,7 @@ class AuditState:
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
     :param providers_to_delete: nodes with a provider that nova may have left.
-    :param recent: nodes from other owners, for each of the last :data:`RECENT`
-        audits.
+    :param recent: of each of these audits, see :attr:`Audit.recent`.
     :param over: (host, stop marker) of hosts that did not come back in time.
     """
 

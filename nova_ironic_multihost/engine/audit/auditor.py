@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The audit: collect facts, decide, remember.
-
-nova audits a compute service once in ``update_resources_interval``. The result
-of an audit is an immutable :class:`.audit_state.Audit`; the next replaces it.
-"""
+"""The audit: collect facts, decide, remember."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -60,18 +56,17 @@ UNDECIDED = 5000
 
 
 class Auditor:
-    """Audits one compute service, again and again.
+    """Audits a compute service once in ``update_resources_interval``.
 
-    nova's audits, the peer poll and nova's calls of the driver run in
-    different threads. ``_lock`` is held from the first read that a new
-    ``last`` or ``_state`` depends on until both are replaced, but for the
-    listing of Ironic and the first read of records.
-    ``_outages_lock`` guards ``_outages``, ``_heartbeats_read`` and
-    ``_stop_markers``, so that an idle peer poll waits for no audit; no I/O
-    while it is held. The values are immutable, so readers need no lock.
-
-    Only the peer poll notes which hosts are down. Each audit asks about
-    different peers, so it cannot measure how long a peer has been down.
+    nova's audits, its calls of the driver and the peer poll are different
+    threads. ``_lock`` is held from the first read that a new ``last`` or
+    ``_state`` depends on until both are replaced, but for the listing of
+    Ironic and the first read of records. ``_outages_lock`` guards
+    ``_outages``, ``_heartbeats_read`` and ``_stop_markers``, so that an idle
+    peer poll waits for no audit; no I/O while it is held. The values are
+    immutable, so readers need no lock. Only the peer poll notes which hosts
+    are down: each audit asks about different peers, so it cannot measure for
+    how long.
     """
 
     def __init__(self, sources: Sources, writes: Writes, reader: Lister,
@@ -113,10 +108,7 @@ class Auditor:
         return node in self._refused_records or node in self._state.barred
 
     def doubt(self) -> None:
-        """Note that peers may have taken nodes: read all records again.
-
-        They saw this host disabled, fenced or down, if only briefly.
-        """
+        """Have all records read again, as peers may have taken nodes."""
         self._doubted = self._clock()
 
     @property
@@ -195,10 +187,7 @@ class Auditor:
     def live(self, host: str,
              ask: Callable[[str], peers.ComputeService | None] | None
              = None) -> bool:
-        """Whether a host lives; False if there is none.
-
-        :param ask: stands in for :meth:`.ports.Sources.service`.
-        """
+        """Whether a host lives, by ``ask`` or else ``sources.service``."""
         service = (ask or self.sources.service)(host)
         return service is not None and self._outages.lives(service)
 
@@ -314,13 +303,11 @@ class Auditor:
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
-        """Return the dead hosts from which instances may be taken over."""
         return collect.eligible(
             self.sources, self._state_now(settings), settings, hosts,
             self._known_hosts(), self._outages, self._clock())
 
     def _note_waiting(self, audit: Audit) -> None:
-        """Count the nodes with instances that wait for a takeover."""
         self._recorder.note_pending(Pending.TURN, {
             node for node, reason in audit.reasons.items()
             if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
@@ -331,16 +318,14 @@ class Auditor:
                     only: Set[str] | None = None,
                     builds: Set[str] = frozenset(),
                     adoptions: int | None = None) -> Mapping[str, Reason]:
-        """Audit only the nodes that are recorded on some other hosts.
-
-        Results for all other nodes stay; after an error ``last`` is as it was.
+        """Audit only the nodes recorded on some hosts, like :meth:`audit`.
 
         :param then: called under the lock with the new audit and the audited
             nodes that this host owns.
         :param known: more hosts that were seen.
         :param only: these nodes alone; None for all.
-        :param adoptions: see :func:`.decide.decide`.
-        :param builds: ``arrived`` of :func:`.decide.decide`.
+        :param builds: ``arrived`` of :func:`.decide.decide`; see there for
+            ``adoptions``.
         :returns: {node: reason} of nodes that the ring may give to this host;
             empty before the first audit of all nodes.
         """
@@ -382,10 +367,7 @@ class Auditor:
 
     def audit_changed(self, settings: Settings, nodes: Iterable[str],
                       then: Callable[[Audit, list[str]], None]) -> None:
-        """Audit changed nodes that need no decision of another host.
-
-        Nothing is taken from peers. ``then`` is as of :meth:`audit_hosts`.
-        """
+        """Audit changed nodes that no peer owns; see :meth:`audit_hosts`."""
         with self._lock:
             last = self.last
             if last is None:
@@ -418,10 +400,7 @@ class Auditor:
 
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False, often: bool = False) -> Mirror:
-        """Ask Ironic for changes, with the bodies of nodes of this host.
-
-        For ``brief`` and ``often`` see :meth:`.Lister.read`.
-        """
+        """Ask for changes and own nodes' bodies; see :meth:`.Lister.read`."""
         def ask(wanted: Wanted) -> Mirror:
             return self._reader.read(
                 settings.partition, settings.audit_interval, wanted, brief,
@@ -435,10 +414,7 @@ class Auditor:
 
     def _read_first(self, settings: Settings, settled: bool,
                     ask: Callable[[Wanted], Mirror]) -> Mirror:
-        """List all nodes and read this host's records at the same time.
-
-        Only for the first audit; :meth:`doubt` has the records read again.
-        """
+        """List all nodes, and meanwhile read the records of this host."""
         with self._lock:
             seen_peers = self._read_peers(settings, starting=not settled)
         hosts = peers.spellings(seen_peers.services, settings.host)
@@ -508,7 +484,6 @@ class Auditor:
 
     def _audit_of(self, gathered: collect.Collected,
                   decided: decide.Decision) -> Audit:
-        """Return the audit of all nodes."""
         facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
         reasons = _reasons(last, gathered.mirror, decided.reasons)
@@ -630,7 +605,6 @@ def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
 
 def _still_there(nodes: tuple[str, ...], decided: decide.Decision
            ) -> tuple[str, ...]:
-    """Return the nodes that still exist."""
     return tuple(node for node in nodes if node in decided.reasons)
 
 
@@ -645,7 +619,6 @@ def _merged(last: Audit, reasons: Mapping[str, Reason],
             records: Mapping[str, Record], mine: Mapping[str, NodeRow],
             taken_over: Mapping[str, str | None] | None = None,
             at_rest: frozenset[str] = frozenset()) -> Audit:
-    """Return the last audit with new reasons, records and rows of nodes."""
     others = {node: known for node, known in last.nodes.items()
               if node not in reasons}
     return dataclasses.replace(

@@ -2,11 +2,10 @@
 
 """Collecting facts: each is read once, in the order in which it is needed.
 
-:func:`all_nodes`, :func:`nodes_of_hosts` and :func:`changed_nodes` begin with
-different nodes, then read the same facts. Parameters that they share:
-``hosts`` were seen before, as nova lists only enabled services; ``outages``
-were noted by the peer poll; ``reader`` has listed Ironic's nodes; ``now`` is
-in seconds of the monotonic clock; ``starting`` is
+:func:`all_nodes`, :func:`nodes_of_hosts` and :func:`changed_nodes` differ in
+the nodes. Shared parameters: ``hosts`` were seen before, as nova lists only
+enabled services; ``outages`` were noted by the peer poll; ``reader`` has
+listed Ironic's nodes; ``now`` is in monotonic seconds; ``starting`` is
 :attr:`.peers.View.starting`.
 """
 
@@ -74,8 +73,7 @@ class Collected:
 
     :param facts: input of the decision, for the nodes to decide.
     :param mapped: whether this host is mapped, None if unknown.
-    :param records: the records of this host.
-    :param records_read_at: when all of them were last read.
+    :param records: of this host; all were last read at ``records_read_at``.
     :param basis: input that the reasons of all nodes depend on.
     :param unlisted: uuid -> row of the absent nodes that are not deleted.
     """
@@ -97,10 +95,7 @@ class Collected:
 
 def services(sources: Sources, settings: Settings,
              hosts: Iterable[str] = (), starting: bool = False) -> Services:
-    """Read the compute services from nova.
-
-    One more request for each disabled host, and at the first start.
-    """
+    """Read the services, with one request more for each disabled host."""
     known = _with_services_of(
         sources, tuple(sources.services()), [settings.host, *hosts])
     return (_with_new_services(sources, known, settings.host) if starting
@@ -148,7 +143,6 @@ def read_peers(sources: Sources, memory: AuditState, settings: Settings,
 def _host_aggregates(
     sources: Sources, memory: AuditState
 ) -> aggregates.KnownAggregates:
-    """Read nova's host aggregates, or return the last ones."""
     known = memory.host_aggregates
     try:
         return known.after(sources.aggregates())
@@ -223,7 +217,6 @@ def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
 
 
 def _mapped(sources: Sources, memory: AuditState, settings: Settings) -> bool:
-    """Ask nova again whether this host is mapped, if it was."""
     try:
         return memory.mapped and sources.mapped(settings.host) is not False
     except Exception as exc:  # noqa: BLE001
@@ -305,8 +298,7 @@ def _may_inherit(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
                  only: Set[str] | None) -> dict[str, None]:
     """Return the nodes that this host may get from owners, as keys.
 
-    An instance is assumed to be in the zone of the owner of its node. The
-    audit of all nodes finds the others.
+    An instance counts as in its node owner's zone; full audits find the rest.
     """
     zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
     theirs = {zones.get(owner) for owner in owners}
@@ -320,8 +312,7 @@ def _too_many(wanted: Sized, seen_peers: Peers, owners: Set[HostKey],
     """Whether reading all records of the owners costs less.
 
     nova's conductor returns all records of an owner in one reply, of any size.
-    So that is done only if the owners most likely have far fewer nodes than
-    are wanted.
+    So the owners must most likely have far fewer nodes than are wanted.
     """
     hosts = seen_peers.preferences.members.keys() | owners
     return len(wanted) * len(hosts) > 2 * len(owners) * len(mirror.nodes)
@@ -392,7 +383,6 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
 
 def _with_judged(sources: Sources, seen_peers: Peers, known: Services,
                  hosts: Iterable[str]) -> Services:
-    """Add the services of hosts, with their outages."""
     return seen_peers.outages.judged(
         _with_services_of(sources, known, hosts), seen_peers.view.host)
 
@@ -414,9 +404,8 @@ def _with_new_services(sources: Sources, known: Services, host: str
                        ) -> Services:
     """Add the services that start for the first time, like this host.
 
-    Without records such services do not see each other, and each would create
-    the records of all nodes. Nodes that the ring gives to one that does not
-    use Ironic come with the next audit.
+    Without records they do not see each other, and each would create all.
+    Nodes of one that does not use Ironic come with the next audit.
     """
     mine = host_key(host)
     # nova creates the services row late in the start of a service.
@@ -472,8 +461,7 @@ def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
              ) -> Iterator[str]:
     """Yield nodes with records that tell the partition of members.
 
-    A member of another partition does not serve all our nodes: those that the
-    ring gives to it would have no owner.
+    Nodes that the ring gives to a member of another partition have no owner.
     """
     preferences = inventory.preferences
     members = _unknown(memory, inventory)

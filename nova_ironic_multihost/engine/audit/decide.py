@@ -24,7 +24,7 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Takeovers that fail in one audit before it leaves the others.
+#: Failed takeovers that end those of an audit: others may time out too.
 FAILURES = 2
 
 #: Instances taken over together. If this process ends meanwhile, they wait
@@ -36,8 +36,6 @@ TOGETHER = 16
 class Decision:
     """The result of a decision.
 
-    :param busy: result of :func:`.ownership.still_busy`.
-    :param refused: result of :func:`.ownership.still_refused`.
     :param taken_over: instance -> the host from which it was taken over.
     :param at_rest: those of them that need no recovery.
     """
@@ -160,10 +158,7 @@ def _take_over_instances(writes: Writes, facts: Facts, nodes: list[str],
 def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
                wanted: Mapping[str, InstanceState]
                ) -> tuple[list[str], list[str]]:
-    """Take over instances in groups; return (those taken, those tried).
-
-    It ends after :data:`FAILURES`: others would wait for timeouts too.
-    """
+    """Take over instances in groups; return (those taken, those tried)."""
     taken: list[str] = []
     tried: list[str] = []
     failed = 0

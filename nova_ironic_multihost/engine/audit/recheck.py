@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The recheck: does the decision of an audit still hold when it is applied?
+"""The recheck of a node right before it is taken or reported to placement.
 
 An audit of many nodes lasts minutes, and nova's tracker moves a record
-regardless of its owner (ResourceTracker._init_compute_node). So each node is
-checked again right before it is taken or reported to placement.
+regardless of its owner (ResourceTracker._init_compute_node).
 """
 
 from collections.abc import Callable
@@ -200,7 +199,6 @@ class Recheck:
 
 
 def _is_idle_here(state: InstanceState | None, host: HostKey) -> bool:
-    """Whether an instance is on a host and in no operation."""
     return (state is not None and ownership.is_here(state, host)
             and takeover.rests(state.vm_state, state.task_state))
 

@@ -19,8 +19,7 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 LOG = log.getLogger(__name__)
 
-#: Seconds for which a host may be unmapped: it starts before discover_hosts
-#: can map it.
+#: Seconds a host may be unmapped: it starts before discover_hosts maps it.
 UNMAPPED = 300
 
 
@@ -74,7 +73,6 @@ def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
         ) -> dict[object, Notice]:
     """Return the notices after an audit, {subject: notice}.
 
-    :param mapped: whether this host is mapped to a cell, None if unknown.
     :param zones_known: whether nova's host aggregates could be read.
     :param barred: node -> uuid of this host's second record of it, or ''.
     """

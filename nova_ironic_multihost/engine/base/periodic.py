@@ -74,10 +74,7 @@ class PeriodicTask:
             self._thread.start()
 
     def wake(self) -> None:
-        """Run soon; several calls before the run count as one.
-
-        A run in progress may have missed the reason, so another one follows.
-        """
+        """Run soon, once for all calls, but again after a run in progress."""
         self._woken.set()
 
     def stop(self) -> None:

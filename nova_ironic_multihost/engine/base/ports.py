@@ -3,10 +3,9 @@
 """The ports: what the engine reads, and what it changes.
 
 :mod:`nova_ironic_multihost.adapters` implements them with nova, placement,
-    Ironic and RabbitMQ, the simulation with a model of these. No method
-    caches. Each raises an Exception when its answer, or the result of its
-    write, is unknown. A host is a ``str`` as nova spells it, or a
-    :class:`.peers.HostKey`.
+Ironic and RabbitMQ, the simulation with a model of these. No method caches.
+Each raises an Exception when its answer, or the result of its write, is
+unknown. A host is a ``str`` as nova spells it, or a :class:`.peers.HostKey`.
 """
 
 from collections.abc import Callable
@@ -90,8 +89,7 @@ class Pages(typing.Protocol):
 
         :param after: last node of the page before, None for the first page.
         :param limit: the most nodes; Ironic may return fewer.
-        :param wanted: gets uuids of a node and its instance, returns whether
-            the body is wanted; None for no bodies.
+        :param wanted: a :data:`.lister.Wanted`; None for no bodies.
         :param unused: only nodes without an instance.
         :raises MarkerNotFound: there is no node ``after``.
         """
@@ -330,7 +328,6 @@ class Traits(typing.Protocol):
               ) -> Mapping[str, int]:
         """Set the trait if ``disabled``, else remove it.
 
-        :param found: what :meth:`read` returned.
         :returns: {node: new generation}, without changed providers.
         """
 
@@ -404,10 +401,7 @@ class Attempts(typing.Protocol):
         """Return how often a build has begun without ending."""
 
     def undo(self, instance: Instance, copy: QueuedRequest) -> None:
-        """Undo what was done for a build on this host: then it is on none.
-
-        Repeat it after an Exception. ``copy`` is the backup of the build.
-        """
+        """Undo a build on this host, given its backup: then it is on none."""
 
     def repeatable(self, instance: Instance) -> bool:
         """Whether all that was done for a build can be undone."""

@@ -2,11 +2,10 @@
 
 """Keep copies of the builds of this host, so that a restart loses none.
 
-Each build is copied before it begins (:mod:`.rules.backup_copies`). Every few
-seconds a thread takes the copies and holds them, unacknowledged, while their
+Each build is copied before it begins (:mod:`.rules.backup_copies`). A thread
+takes the copies every few seconds and holds them, unacknowledged, while their
 build is here. A copy without a build is from an earlier process: its build is
-requested again. A copy that is missing is sent once more, as RabbitMQ may have
-restarted.
+requested again. A missing copy is sent again: RabbitMQ may have restarted.
 """
 
 from collections.abc import Callable
@@ -49,11 +48,8 @@ FOUND, TOGETHER = 20, 20
 class BackupStore:
     """Holds copies. Threads of nova and a timer use it.
 
-    ``_lock`` guards what threads share, but for values that are replaced
-    whole.
+    ``_lock`` guards what threads share, except values that are replaced whole.
 
-    :param queues: have the queue of this host's copies.
-    :param copier: sends copies to that queue.
     :param here: whether the build of an instance is here, by its uuid.
     """
 
@@ -111,11 +107,7 @@ class BackupStore:
 
     def keep(self, instance: str, node: str | None,
              arguments: Mapping[str, object]) -> None:
-        """Copy a build that has come and not begun; raises nothing.
-
-        :param node: uuid of its node; None, if unknown, makes no copy.
-        :param arguments: of the build request, by name.
-        """
+        """Copy a build before it begins, if it has a node; raises nothing."""
         if node is None or not self.readable or self._forbidden is not None:
             return
         build = SentBuild(instance, node)
@@ -224,7 +216,6 @@ class BackupStore:
                     'compute-builds.*', exc)
 
     def _open(self) -> None:
-        """Have a connection and the queue of copies."""
         if self._queue is not None:
             try:
                 self._queue.beat()
@@ -239,7 +230,6 @@ class BackupStore:
         self._queue.create()
 
     def _take(self) -> None:
-        """Take all copies from the queue."""
         queue = self._queue
         assert queue is not None
         try:
@@ -270,7 +260,6 @@ class BackupStore:
             self._taken = self._clock()
 
     def _sort(self) -> None:
-        """Handle each held copy."""
         queue, asked, sent = self._queue, 0, 0
         assert queue is not None
         for copy in [*self._held]:
@@ -302,7 +291,6 @@ class BackupStore:
             LOG.info('%d interrupted builds of this host begin again.', asked)
 
     def _send_again(self) -> None:
-        """Send the missing copies once more."""
         if self._unseen is not None:
             return
         now = self._clock()
@@ -354,10 +342,7 @@ class BackupStore:
                 self._sent.pop(build, None)
 
     def _close(self) -> None:
-        """Give back the held copies; they are taken again.
-
-        At once, unless RabbitMQ counts how often they come back.
-        """
+        """Give back the held copies; pause if RabbitMQ counts the returns."""
         queue, self._queue = self._queue, None
         now = self._clock()
         self._paused = now

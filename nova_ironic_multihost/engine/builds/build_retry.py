@@ -31,10 +31,7 @@ FORGOTTEN = 3600
 
 
 class BuildRetry:
-    """Decides on such builds. Several threads use it, each for other builds.
-
-    :param here: whether the build of an instance is here, by its uuid.
-    """
+    """Decides on such builds, in several threads, each with other builds."""
 
     def __init__(self, backups: BackupStore, attempts: Attempts,
                  here: Callable[[str], bool],
@@ -50,7 +47,6 @@ class BuildRetry:
     def step(self, instance: Instance, provision_state: str | None) -> Step:
         """Return the next step for a build that no thread works on.
 
-        :param provision_state: of its node; None if the node is not its own.
         :raises Exception: nova does not answer.
         """
         if not self._backups.readable:
@@ -86,10 +82,7 @@ class BuildRetry:
                           if build.instance not in instances}
 
     def undo(self, instance: Instance) -> None:
-        """Undo a build that is to begin again.
-
-        :raises Exception: not all is undone; it is to be repeated.
-        """
+        """Undo a build to begin it again; repeat this after an Exception."""
         build = _build(instance)
         copy = self._backups.copy(build)
         if copy is None:

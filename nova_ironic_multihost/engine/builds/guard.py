@@ -2,12 +2,11 @@
 
 """Let an operation run only on the host that has the instance.
 
-A compute service that was dead or paused resumes with old requests, and its
-instances may be on other hosts by then. So it checks the host of an instance
-before an operation leaves any trace, before each change of the machine, and
-before it writes that an operation has failed. Without an answer of nova the
-machine is left alone. The request has left the queue and nova's error handling
-runs inside the guard, so an operation waits longer than a usual outage.
+A dead or paused compute service resumes with old requests for instances that
+may be on other hosts by then. So it checks the host before an operation leaves
+any trace, changes the machine or writes its failure. Without an answer of nova
+the machine is left alone. The request has left the queue and nova's error
+handling runs in the guard, so an operation waits longer than a usual outage.
 """
 
 import collections
@@ -37,16 +36,14 @@ ASKED = 3
 class Cancelled(BaseException):
     """End an operation: another host has its instance.
 
-    No :class:`Exception`, like :class:`asyncio.CancelledError`. nova's error
-    handling (ERROR, task state, ports, allocation) would hit the instance of
-    the new owner. It never leaves the guard.
+    No :class:`Exception`: nova's error handling (ERROR, task state, ports,
+    allocation) would hit the new owner's instance. It never leaves the guard.
     """
 
     def obj_to_primitive(self):
         """Return the text that nova sends to the conductor.
 
-        nova.objects.base:serialize_args does that for an :class:`Exception`
-        only.
+        nova.objects.base:serialize_args does that only for an Exception.
         """
         return str(self)
 
@@ -95,10 +92,7 @@ class OperationGuard:
 
     @property
     def at_work(self):
-        """Uuids of the instances of operations that run or wait.
-
-        Without those of synchronous RPC calls: no task state shows them.
-        """
+        """Uuids of the instances of operations, but for synchronous calls."""
         with self._lock:
             return frozenset(self._at_work)
 
@@ -119,11 +113,11 @@ class OperationGuard:
 
         :param otherwise: called instead if it is not; it returns or raises.
         :param patient: the sender does not wait, so the operation may.
-        :returns: the result of ``act`` or ``otherwise``.
         """
         if self._inside:
             return act()
         if not patient:
+            # Not in at_work: no task state shows a synchronous call.
             self._thread.patience_left = 0
             return self._operate(name, instance, act, otherwise, patient)
         self._thread.patience_left = None
@@ -137,7 +131,6 @@ class OperationGuard:
 
         Only this thread knows of it, so it waits until the service stops.
 
-        :param node: uuid of the build's node, or None.
         :param adopt: takes the node and this instance from a dead host;
             returns whether it may have taken anything.
         :param failed: whether a result means that nova frees the node.
@@ -237,8 +230,7 @@ class OperationGuard:
     def attempt(self, name, instance, act):
         """Carry out a part of an operation that nova cleans up after.
 
-        :raises Cancelled: it failed; another host cleans up, or it is
-            repeated.
+        :raises Cancelled: another host cleans up, or it is repeated.
         """
         try:
             return act()
@@ -276,8 +268,7 @@ class OperationGuard:
     def _leave_unfinished(self, name, exc):
         """Cancel an operation that has failed and may be done twice.
 
-        nova would write the failure, and the user would have to repeat a
-        delete. Here :mod:`.engine.servers.stuck_instances` repeats it.
+        So no user has to repeat a delete: :mod:`.stuck_instances` does.
         """
         if (exc is not None and self._thread.repeatable
                 and self._passing(exc, self._again)):
@@ -354,8 +345,7 @@ class OperationGuard:
     def persist(self, name, instance, act, again):
         """Write something, and retry while the service does not answer.
 
-        The retries end with the time that an operation may wait. A host that
-        took the build over writes the same.
+        It ends with the patience. A host that took the build writes the same.
 
         :param again: replaces ``act`` when an earlier try may have written.
         :raises Cancelled: another host has the instance.
@@ -392,10 +382,7 @@ class OperationGuard:
                 raise self._cancelled(_left_to_owner(name))
 
     def leave(self, name):
-        """End this thread's operation without cleaning up.
-
-        :raises Cancelled: always.
-        """
+        """Raise Cancelled: end the operation without cleaning up."""
         raise self._cancelled(_left_to_owner(name))
 
     def change_machine(self, name, instance, act):
@@ -403,8 +390,7 @@ class OperationGuard:
 
         :raises Cancelled: another host has it, inside an operation.
         :raises InstanceElsewhere: another host has it, outside of one.
-        :raises InstanceGone: a build's instance is deleted; nova frees the
-            machine.
+        :raises InstanceGone: a build was deleted; nova frees the machine.
         """
         self._require(name, instance)
         before = self._changing
@@ -433,7 +419,6 @@ class OperationGuard:
     def _patiently(self, name, instance, ask):
         """Call ``ask``, and retry while the service does not answer.
 
-        :param instance: the subject of the question, for the log.
         :raises TakeoverInProgress: the takeover lasts too long.
         """
         warned = False
@@ -625,8 +610,7 @@ class OperationGuard:
             try:
                 state = self._instance_state(instance)
             except TakeoverInProgress:
-                # Likely the cause of the failure. If nobody takes it over,
-                # engine.servers.recovery finishes the operation.
+                # Likely the cause. Without a takeover, recovery finishes it.
                 return True
             return builds.elsewhere(state, self._host) or (
                 self.building

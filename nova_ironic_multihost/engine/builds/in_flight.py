@@ -29,8 +29,7 @@ LOG = logging.getLogger(__name__)
 class InFlightBuilds:
     """Knows which builds are here. Threads of nova and a timer use it.
 
-    :param may_come: whether a build may be requested again, see
-        :mod:`.build_backups`.
+    :param may_come: see :meth:`.build_backups.BackupStore.may_come`.
     """
 
     def __init__(self, builds: Builds, auditor: auditors.Auditor,
@@ -67,8 +66,7 @@ class InFlightBuilds:
     def once(self) -> None:
         """End the lost builds; nothing before the first audit.
 
-        :raises Exception: nova or this service does not answer; that time is
-            not counted.
+        :raises Exception: without an answer; that time does not count.
         """
         recorded = self._auditor.recorded
         if recorded is None:
@@ -101,8 +99,7 @@ class InFlightBuilds:
     def _still_mine(self, lost: Set[SentBuild]) -> list[SentBuild]:
         """Return those builds with a node that is this host's now.
 
-        Another host may have taken the node since the audit, and has the
-        build.
+        If another host has taken the node since the audit, it has the build.
         """
         audit = self._auditor.last
         if audit is None or not lost:

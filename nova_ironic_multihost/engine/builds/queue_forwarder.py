@@ -2,13 +2,11 @@
 
 """Hand on the RPC requests that wait for dead compute services.
 
-Every few seconds, in a thread of its own: a broker that does not answer delays
-nothing else. A ring of the members names the reader of each dead host's RPC
-queue. Two readers do no harm, as each request goes to one of them.
-
-A request that is not handed on is held and looked at again, as RabbitMQ counts
-each return (:func:`.rules.forwarding.pause`). When this process ends RabbitMQ
-gets the held requests back.
+It has a thread of its own, as a broker may not answer. A ring of the members
+names the reader of each dead host's RPC queue. Two readers do no harm, as each
+request goes to one of them. A request that is not handed on is held, as
+RabbitMQ counts each return (:func:`.rules.forwarding.pause`). When this
+process ends RabbitMQ gets the held requests back.
 """
 
 import collections
@@ -56,10 +54,7 @@ ABSENT = 60
 
 
 class QueueKey(typing.NamedTuple):
-    """A queue of a dead host.
-
-    :param copies: its queue of copies of builds, not its RPC queue.
-    """
+    """A queue of a dead host: of RPC requests, or of ``copies`` of builds."""
 
     host: HostKey
     copies: bool
@@ -156,11 +151,7 @@ class DeadHostBuilds:
 
 
 class QueueForwarder:
-    """Reads the RPC queues of dead hosts, again and again, from one thread.
-
-    :param peer_poller: has the last view and the eligible dead hosts.
-    :param lost_builds: gives up builds that are in no queue.
-    """
+    """Reads the RPC queues of dead hosts, again and again, from one thread."""
 
     def __init__(
         self,
@@ -194,8 +185,7 @@ class QueueForwarder:
     def once(self) -> None:
         """Read the queues that are this host's to read.
 
-        :raises Exception: the error of the last queue that could not be read;
-            the other queues were read.
+        :raises Exception: of the last queue that failed; the others were read.
         """
         begun = self._clock()
         mine = self._hosts_to_read()
@@ -211,8 +201,7 @@ class QueueForwarder:
             try:
                 self._read(key, mine[key.host])
             except QueueNoAnswer:
-                # The request is held. Other queues would fail as well, and are
-                # not read to their end.
+                # The request is held. Other queues would fail as well.
                 for reading in self._readings.values():
                     reading.ended = None
                 self._lost.interrupt()
@@ -287,7 +276,6 @@ class QueueForwarder:
     def _read(self, key: QueueKey, name: str) -> None:
         """Read a queue to its end.
 
-        :param name: the host as nova spells it.
         :raises QueueNoAnswer: nova does not answer.
         :raises Exception: the queue cannot be read.
         """
@@ -358,10 +346,7 @@ class QueueForwarder:
     def _handle(
         self, key: QueueKey, reading: QueueReading, request: QueuedRequest
     ) -> bool:
-        """Handle a request; return whether it has left this host.
-
-        :raises QueueNoAnswer: nova does not answer.
-        """
+        """Handle a request; return whether it has left this host."""
         try:
             disposition = self._decide(key, reading.queue, request)
         except Exception as exc:

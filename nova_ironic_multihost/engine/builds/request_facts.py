@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collect facts about a request that was sent to a compute service.
-
-They are from nova's database and the last peer poll.
-"""
+"""Collect facts about a sent request from nova and the last peer poll."""
 
 from collections.abc import Mapping
 
@@ -21,10 +18,7 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 
 class RequestSorter:
-    """Collects facts about requests. Several threads use it.
-
-    :param attempts: counts builds that were begun and not ended.
-    """
+    """Collects facts about requests. Several threads use it."""
 
     def __init__(self, host: str, auditor: auditors.Auditor,
                  peer_poller: peer_poll.PeerPoller,

@@ -24,7 +24,6 @@ class HealthProbe:
 
     :param recorder: counts and times; with the clock of :meth:`picture`.
     :param bounds: returns the limits of a healthy service; may raise.
-    :param ending: whether the service stops.
     :param listening: whether this host reads its RPC queue.
     """
 
@@ -65,10 +64,9 @@ class HealthProbe:
             self._clock())
 
     def _read_limits(self) -> health.HealthLimits:
-        """Return the limits; the last ones if nova.conf has an error.
+        """Return the limits, the last ones if nova.conf has an error.
 
-        That is no reason to end a service that works: it could not start
-        again.
+        A working service must not end for that: it could not start again.
         """
         with contextlib.suppress(Exception):
             self._limits = self._bounds()

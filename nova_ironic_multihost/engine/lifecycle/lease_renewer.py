@@ -3,8 +3,7 @@
 """Renew the lease of this service, and tell the watchdog that it is alive.
 
 One thread asks nova, which may take a minute; another one tells systemd. They
-do nothing else and take no lock. So no long audit, no outage of Ironic and no
-slow stop delays them.
+take no lock, so no long audit, outage of Ironic or slow stop delays them.
 """
 
 from collections.abc import Callable
@@ -53,10 +52,7 @@ class Watchdog:
     seconds: float
 
     def tell(self, *words: str) -> None:
-        """Send words of sd_notify(3).
-
-        :raises OSError: systemd does not read.
-        """
+        """Send words of sd_notify(3); OSError if systemd does not read."""
         where = self.address
         if where.startswith('@'):
             where = f'\0{where[1:]}'
@@ -73,8 +69,6 @@ class LeaseRenewer:
     :param terms: returns the timing. Only its first result counts, so an error
         in a changed nova.conf ends no service.
     :param period: returns the seconds between two questions.
-    :param ending: whether the service stops.
-    :param clock: that of the lease, in seconds.
     """
 
     def __init__(self, ask: Callable[[], peers.ComputeService | None],
@@ -125,21 +119,15 @@ class LeaseRenewer:
         self._timers[0].stop()
 
     def renew(self) -> None:
-        """Ask nova, and renew the lease by the answer.
-
-        :raises Exception: nova does not answer.
-        """
+        """Ask nova, and renew the lease by the answer, or raise the error."""
         asked = self._clock()
         self._lease = self._lease.after(asked, self._ask())
 
     def show(self) -> None:
-        """Give a sign of life, if the lease is valid.
+        """Give a sign of life, if the lease is valid, or raise an OSError.
 
         READY goes with each, in case one is lost: systemd's watchdog begins
-        then, before the first audit. With native threads nova does not send
-        it.
-
-        :raises OSError: systemd does not read.
+        then, before the first audit. nova sends none with native threads.
         """
         if self._watchdog is None:
             return
@@ -168,10 +156,7 @@ class LeaseRenewer:
 
 
 def find_watchdog(environment: Mapping[str, str], pid: int) -> Watchdog | None:
-    """Return the watchdog of a process, or None.
-
-    :param environment: of the process at its start.
-    """
+    """Return a process's watchdog by its environment at the start, or None."""
     address = environment.get('NOTIFY_SOCKET', '')
     span = environment.get('WATCHDOG_USEC', '')
     if not address.startswith(('/', '@')) or not span.isdecimal():

@@ -32,10 +32,7 @@ def start_thread(target: Callable[..., object], *args: object) -> None:
 
 
 class Notifier:
-    """Sends notifications. Any thread may use it; ``_lock`` guards its state.
-
-    :param start: calls a function with arguments, in a new thread.
-    """
+    """Sends notifications, for any thread; ``_lock`` guards its state."""
 
     def __init__(self, instances: Instances,
                  start: Callable[..., None] = start_thread) -> None:
@@ -55,10 +52,7 @@ class Notifier:
 
     def follow(self, host: str, audit: Audit, absences: absence.Absences
                ) -> None:
-        """Send the changes that an audit of all nodes has found.
-
-        :param host: this host, as nova spells it.
-        """
+        """Send the changes that an audit of all nodes has found."""
         me = audit.view.services.get(audit.view.host)
         counted = ownership.count_reasons(audit.reasons)
         free = sum(counted[reason] for reason in FREE)

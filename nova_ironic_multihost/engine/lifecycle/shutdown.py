@@ -35,7 +35,6 @@ class Shutdown:
     thread can block for longer than :data:`WAIT`.
 
     :param may_close: see :func:`.stop_marker.may_close`.
-    :param now: returns the time in UTC.
     """
 
     def __init__(self, registration: Registration,
@@ -78,8 +77,7 @@ class Shutdown:
     def wait(self) -> None:
         """Wait up to :data:`WAIT` s until nova knows of the stop.
 
-        Called when the queue is read no more: a later build may not be
-        finished.
+        Called when the queue is read no more: later builds may not finish.
         """
         if self.begun() and not self._said.wait(WAIT):
             LOG.warning('It is not known yet to nova that this compute '

@@ -2,8 +2,7 @@
 
 """The lister: asks Ironic what has changed, and keeps the mirror.
 
-:mod:`.rules.mirror` says what each kind of listing finds. A read that fails
-changes nothing that was known before.
+:mod:`.rules.mirror` has the rules. A read that fails changes nothing.
 """
 
 from collections.abc import Callable
@@ -35,8 +34,7 @@ LOG = logging.getLogger(__name__)
 #: Nodes in a page of all nodes.
 PAGE = 1000
 
-#: Nodes in the first page of last updated ones; the next pages grow. While
-#: nothing changes, only this page is read.
+#: Nodes in the first page of updated nodes; without changes the only page.
 FIRST = 20
 
 #: Nodes that may fail to read until the others are left for later.
@@ -239,7 +237,6 @@ class Lister:
 
     def _read_listed(self, partition: peers.Partition,
                      nodes: frozenset[str], unused: bool) -> list[NodeRow]:
-        """Read nodes out of a listing, of ``unused`` nodes only."""
         return [row for page in self._from(
             partition, (), lambda node, instance: node in nodes, unused)
                 for row in page.rows if row.uuid in nodes]
@@ -412,7 +409,6 @@ class Lister:
         return listing
 
     def _with_page(self, listing: Listing, wanted: Wanted) -> Listing:
-        """Read the next page of the round."""
         mirror = listing.mirror
         # The last one is read again: it may have been enrolled again.
         marks = mirror.marks[:-1] if listing.size > 1 else mirror.marks
@@ -499,10 +495,7 @@ def _others(total: int | None, mirror: Mirror) -> int | None:
 
 
 def _with_count_checked(listing: Listing, others: int | None) -> Listing:
-    """Have a round at once if the count says that a known node is gone.
-
-    An equal count may hide one that came and one that went.
-    """
+    """Have a round at once if the count says that a known node is gone."""
     before = listing.others
     if others is None or before is None or others >= before:
         return listing
@@ -510,7 +503,6 @@ def _with_count_checked(listing: Listing, others: int | None) -> Listing:
 
 
 def _with_round_at_once(listing: Listing) -> Listing:
-    """Have a round now."""
     if listing.hurry:
         # The gone node may be in pages that this round has read.
         return dataclasses.replace(listing, hurry=2)

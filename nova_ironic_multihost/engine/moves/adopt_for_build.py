@@ -21,10 +21,7 @@ LOG = logging.getLogger(__name__)
 
 
 class BuildAdopter:
-    """Takes nodes for builds. Several threads of builds use it at once.
-
-    :param acquired: as for :class:`.peer_poll.PeerPoller`.
-    """
+    """Takes nodes for builds. Several threads of builds use it at once."""
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  acquired: Callable[[Audit, list[str]], None]) -> None:
@@ -39,7 +36,6 @@ class BuildAdopter:
         If it cannot be taken, nova sends the build to another node.
 
         :param build: uuid of the instance.
-        :param node: uuid of the node, None if nova does not say.
         :returns: whether the node or instances of the host may be taken now.
         """
         try:

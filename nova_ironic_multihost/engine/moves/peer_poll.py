@@ -38,8 +38,7 @@ LOG = logging.getLogger(__name__)
 #: auditor. A multiple of the number of nodes in one takeover.
 TOGETHER = 48
 
-#: Questions without an answer of placement that end a poll: each may take a
-#: whole timeout.
+#: Unanswered questions to placement that end a poll: each may time out.
 UNANSWERED = 8
 
 #: The most records that are moved at once; claims wait for the move.
@@ -52,8 +51,6 @@ def due(before: peers.View | None, after: peers.View
 
     When a member leaves, this host may also be preferred for nodes of hosts
     that left earlier, as the member did not take them.
-
-    :param before: the view of the last poll, None if there was none.
     """
     if not after.member(after.host):
         return frozenset()
@@ -99,10 +96,7 @@ class PeerChanges:
     def due(self, view: peers.View,
             eligible: frozenset[HostKey] = frozenset()
             ) -> frozenset[HostKey]:
-        """Return the hosts with nodes that are to be audited now.
-
-        :param eligible: hosts with instances that may be taken over now.
-        """
+        """Return the hosts with nodes that are to be audited now."""
         now = self._clock()
         again = {host for host in {
                      *self._waiting, *(host for host, pause
@@ -144,9 +138,8 @@ class PeerPoller:
     :param ending: whether the service stops; a poll then takes nothing more.
     :param to_move: :meth:`.engine.audit.recheck.Recheck.to_move`.
     :param pull: :meth:`.rebalance.Rebalancer.pull`.
-    :param note_pulled:
-        :meth:`.engine.tracking.due_nodes.DueNodes.note_pulled`, called by the
-        next poll.
+    :param note_pulled: of :class:`.due_nodes.DueNodes`; the next poll calls
+        it.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -179,18 +172,12 @@ class PeerPoller:
 
     @property
     def eligible(self) -> frozenset[HostKey]:
-        """The hosts with instances that may be taken over, as last seen.
-
-        Hosts that became eligible in this poll are added at its end.
-        """
+        """Hosts to take instances over from; new ones after this poll."""
         return self._changes.eligible & self._eligible
 
     @property
     def view(self) -> peers.View | None:
-        """The last view, None before the first poll.
-
-        It is set before the audit, which may take minutes.
-        """
+        """The last view, set before the audits of a poll; None at first."""
         return self._view
 
     @property
@@ -199,10 +186,7 @@ class PeerPoller:
         return self._busy
 
     def pause(self, settings: Settings) -> float:
-        """Return the seconds from the beginning of a poll to the next.
-
-        Shorter if a stopped host that has not come back is due before.
-        """
+        """Seconds from start to start; fewer if a stopped host is due."""
         period = settings.heartbeats.period
         over = self._auditor.next_over(settings)
         return period if over is None else min(period, max(1, over))
@@ -332,7 +316,6 @@ class PeerPoller:
                 hosts if waits else ())
 
     def _log_reasons(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
-        """Log the reasons, unless they are those of the last line."""
         counted = operator_log.in_words(ownership.count_reasons(reasons))
         if reasons and (hosts, counted) != self._logged:
             LOG.info('Audited the nodes of %(hosts)s, which left: '

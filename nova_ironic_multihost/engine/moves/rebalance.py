@@ -2,10 +2,9 @@
 
 """Move idle nodes of live compute services to this one.
 
-nova's tracker takes a node by an audit: 0.1 s each, in which claims wait. Here
-a few nodes are taken at once, as in :mod:`.peer_poll`, and the audits follow
-in the background (:mod:`.engine.tracking.due_nodes`). nova's tracker
-takes the nodes that fail here.
+nova's tracker takes a node by an audit of 0.1 s, in which claims wait. Here a
+few nodes are taken at once, as in :mod:`.peer_poll`, and audited later in the
+background (:mod:`.due_nodes`). nova's tracker takes the nodes that fail here.
 """
 
 from collections.abc import Callable
@@ -27,8 +26,7 @@ LOG = logging.getLogger(__name__)
 #: Nodes that are taken at once; claims wait for that.
 AT_ONCE = 8
 
-#: Failed nodes after which the others are left to nova's tracker: claims wait
-#: for each answer.
+#: Failed nodes that leave the rest to nova's tracker: claims wait for each.
 FAILURES = 2
 
 
@@ -68,7 +66,6 @@ class Rebalancer:
         """Pull nodes; those that fail stay as they are.
 
         :param label: of the partition of this host.
-        :param work: the work that this is a part of.
         :returns: uuid -> record of the nodes that are this host's now.
         """
         pulled: dict[str, Record] = {}

@@ -27,10 +27,7 @@ SWEEPS = 6
 
 
 class EvacuationRefusals:
-    """Refuses evacuations. ``_lock`` guards what threads share.
-
-    :param preferences: returns the preferences of the ring, or None.
-    """
+    """Refuses evacuations. ``_lock`` guards what threads share."""
 
     def __init__(self, host: str, evacuations: Evacuations,
                  preferences: Callable[[], ring.Preferences | None]) -> None:
@@ -85,7 +82,6 @@ class EvacuationRefusals:
             self.refuse(uuid)
 
     def _unrefused(self, view: peers.View) -> set[str]:
-        """Return instances with evacuations that this host has to refuse."""
         preferences = self._preferences()
         found = self._evacuations.found()
         due = {

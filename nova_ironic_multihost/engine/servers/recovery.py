@@ -2,12 +2,11 @@
 
 """Finish the interrupted operations of instances that this host takes over.
 
-The marks in the task states (:mod:`.rules.takeover`) say which these are. The
-*sweep* lists the marks every few seconds and starts workers, so a later sweep
-finishes what an audit or a process did not. The mark is off while nova works
-on an instance, as nova needs the task state from before. It is kept here; when
-the process ends, the next start of nova finishes the operation. Workers have
-threads of their own, as one operation may take minutes.
+Marks in task states (:mod:`.rules.takeover`) say which. The *sweep* lists them
+every few seconds and starts workers, so a later sweep finishes work that an
+audit or a process left. The mark is off while nova works on an instance, as
+nova needs the task state from before. It is kept here; when the process ends,
+nova's next start finishes the operation. An operation may take minutes.
 """
 
 import collections
@@ -42,7 +41,6 @@ LOG = logging.getLogger(__name__)
 #: Instances that are worked on at the same time.
 WORKERS = 8
 
-#: The name of its threads.
 THREAD = 'ironic-multihost-takeover'
 
 #: Sweeps between two full checks of the instances of this host.
@@ -69,10 +67,7 @@ class Recovery:
     Audit, sweep, start of the service and workers are different threads.
     ``_lock`` guards their shared state, and nothing is asked while it is held.
 
-    :param retry: begins builds again.
-    :param start: calls a function with arguments, in a new thread.
-    :param under_way: returns the uuids of the instances that an audit takes
-        over now.
+    :param under_way: returns uuids of instances that an audit takes over now.
     :param receive: as for :class:`.stuck_instances.StuckInstances`.
     """
 
@@ -142,10 +137,7 @@ class Recovery:
         return True
 
     def note_silence(self) -> None:
-        """Note that nova did not answer another part of this process.
-
-        Its request to nova may be done, or half done.
-        """
+        """Note an unanswered request to nova: it may be done or half done."""
         self._unanswered = True
 
     def took_over(self, instances: Mapping[str, str | None],
@@ -167,16 +159,14 @@ class Recovery:
                 notifications.takeover(self._name, host, uuids))
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
-        """Do nova's work for one instance at the start of the service.
+        """Call nova's ``init`` for an instance at the start of the service.
 
-        Marked instances, possible evacuations, and the builds and rebuilds
-        that nova would set to ERROR go to a worker. A rebuild that may wait in
-        the queue and a half deleted instance go to :class:`.StuckInstances`:
-        nova would delete the record before it frees the allocation, which may
-        fail. Idle instances are skipped, as there may be thousands. An error
-        does not stop the service.
-
-        :param init: calls nova's own method.
+        Instead, marked instances, possible evacuations, and the builds and
+        rebuilds that nova would set to ERROR go to a worker. A rebuild that
+        may wait in the queue and a half deleted instance go to
+        :class:`.StuckInstances`: nova would delete the record before it frees
+        the allocation, which may fail. Idle instances are skipped, as there
+        may be thousands. An error does not stop the service.
         """
         state = instance.task_state
         if (takeover.is_mark(state)
@@ -219,7 +209,6 @@ class Recovery:
     def sweep(self, view: peers.View | None = None) -> None:
         """Finish the operations of marked instances that no worker has.
 
-        :param view: the last known compute services.
         :raises Exception: nova does not list the marked instances.
         """
         try:
@@ -256,8 +245,6 @@ class Recovery:
 
         Only this host writes its marks. While it can have none, it asks
         seldom: a write of an earlier process may be late.
-
-        :param unfinished: whether it has operations to finish.
         """
         if not (unfinished or self._may_have_marks
                 or self._sweeps % FULL_SWEEP == 0):
@@ -297,9 +284,8 @@ class Recovery:
               view: peers.View | None) -> None:
         """Take marks of this host off instances of other hosts.
 
-        Then an instance of a dead host is taken over anew. A live host removes
-        the mark itself (:mod:`.engine.servers.stuck_instances`), unless its
-        version does not know marks.
+        Then instances of a dead host are taken over anew. A live host removes
+        marks itself (:mod:`.stuck_instances`), unless its version knows none.
         """
         under_way = self._under_way()
         self._astray = {key: self._astray.get(key, 0) + 1 for key in astray
@@ -394,10 +380,7 @@ class Recovery:
             self._clear_task_state(instance.uuid, before)
 
     def _clear_task_state(self, uuid: str, before: str | None) -> None:
-        """Clear a task state that nova's own start leaves.
-
-        :param before: the task state before the takeover.
-        """
+        """Clear a task state that nova's own start leaves."""
         instance = self._instances.read(uuid)
         if (instance is None or instance.task_state is None
                 or host_key(instance.host or '') != self._host
@@ -410,10 +393,7 @@ class Recovery:
                 self._machines.provision_state(instance)), None)
 
     def _require_finished(self, uuid: str, before: str | None) -> None:
-        """Check the result: nova logs many errors that it does not raise.
-
-        :raises StillBusy: the operation is not finished.
-        """
+        """Raise StillBusy if unfinished: nova only logs many errors."""
         instance = self._instances.read(uuid)
         if (instance is not None
                 and host_key(instance.host or '') == self._host
@@ -426,8 +406,7 @@ class Recovery:
         """Mark an instance that is not finished and that no worker has.
 
         The mark tells the next process what to do; its removal cancels that.
-
-        :param at_end: the worker of the instance asks, at its end.
+        With ``at_end`` the worker of the instance asks, at its end.
         """
         with self._lock:
             if uuid not in self._unmarked or (
@@ -502,7 +481,6 @@ class Recovery:
 
     def _leave(self, uuid: str, seconds: float, done: bool,
                silent: bool) -> None:
-        """Let a worker leave an instance, for some time or for good."""
         with self._lock:
             self._at_work.discard(uuid)
             if not silent:

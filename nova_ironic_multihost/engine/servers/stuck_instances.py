@@ -4,8 +4,7 @@
 
 Some carry the mark of another host that did not take them, or another spelling
 of this host's name. Others had an operation that was given up in an outage, or
-a lost delete request. They are marked as taken over, and
-:mod:`.engine.servers.recovery` finishes the operation.
+a lost delete request. Marked as taken over, they are left to :mod:`.recovery`.
 
 An outage has no known length, so no clock decides. nova must show the same
 state in two sweeps in a row. Then a message of this host to itself must come
@@ -47,10 +46,7 @@ def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
 
 
 def before(instances: Instances, instance: Instance) -> str | None:
-    """Return the task state from before a mark or an evacuation.
-
-    :raises Exception: nova does not answer.
-    """
+    """Return the task state from before a mark or an evacuation; asks nova."""
     return evacuation.interrupted(
         instance.task_state, lambda: instances.asked_last(instance.uuid))
 
@@ -114,8 +110,7 @@ class StuckInstances:
     def _remove_foreign_marks(self) -> None:
         """Take the marks of other hosts off instances of this host.
 
-        Any dead host may have left one, so all instances are read, some at a
-        time.
+        Any dead host may have left one, so all are read, some at a time.
         """
         # One round later: the other host may have been about to take it then.
         for uuid, mark in sorted(self._foreign_marks):

@@ -45,7 +45,7 @@ class IronicMultiHostDriver(names.IronicDriver):
 
     @property
     def ironic_connection(self):
-        """Connection that waits for Ironic, and spares machines of others."""
+        """Connection that waits for Ironic, and changes no foreign machine."""
         stock = super()
         return self.service.connection(lambda: stock.ironic_connection)
 
@@ -122,7 +122,7 @@ class IronicMultiHostDriver(names.IronicDriver):
     def prepare_for_spawn(self, instance):
         """Reserve the node of an instance in Ironic.
 
-        :raises ComputeResourcesUnavailable: another instance has the node.
+        :raises ComputeResourcesUnavailable: the node is taken, or gone.
         """
         try:
             super().prepare_for_spawn(instance)

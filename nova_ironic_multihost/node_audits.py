@@ -37,7 +37,7 @@ class NodeAudits:
     def audit(self):
         """Audit all nodes for nova; return the uuids of those that are mine.
 
-        :raises VirtDriverNotReady: no whole list, or the service ends.
+        :raises VirtDriverNotReady: no full Ironic list, or the service ends.
         """
         if self._service.shutdown.begun():
             raise names.VirtDriverNotReady('This service is about to end.')
@@ -66,7 +66,7 @@ class NodeAudits:
         self._service.rebalancer.once(settings.partition().label)
 
     def audit_all(self):
-        """Audit all nodes; returns and raises as :meth:`audit`."""
+        """Audit all nodes, as :meth:`audit`, also while the service ends."""
         try:
             with (self._driver.node_cache.listing() as changed,
                   self._service.ironic_retry.none()):

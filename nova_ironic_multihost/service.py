@@ -291,7 +291,7 @@ class DriverService:
             audit is not None and node_audits.has_stop_marker(audit.view))
 
     def connection(self, stock):
-        """Have nova's ``stock()`` connection wait, and ask the guard."""
+        """Return nova's connection, made to wait and to ask the guard."""
         return self.ironic_retry.connection(
             lambda: operations.GuardedConnection(
                 stock(), self.guard, self.recorder.asking))

@@ -73,7 +73,7 @@ def abort(parts, call):
 def give_back(parts, call):
     """Take the host off the object of an instance, which nova saves soon.
 
-    nova does so with a claim that it does not abort, one half written, say.
+    So nova gives a claim back that it does not abort, say a half-written one.
     """
     return (parts.guard.give_back(
                 call.name, call['instance'], call, patient=True)

@@ -87,7 +87,7 @@ class NovaSources:
                      ) -> dict[str, frozenset[str] | None]:
         """Read the consumers of nodes, one request for each.
 
-        AT_ONCE requests without an answer end it: each may take a timeout.
+        It stops after AT_ONCE without an answer, as each may take a timeout.
         """
         if not nodes:
             return {}

@@ -70,7 +70,7 @@ class NovaTracker:
     """nova's resource tracker (port Tracker); a driver used alone has none.
 
     :param moved: called with a node's uuid and whether its record was moved.
-    :param barred: called with a node's uuid and the database's final error.
+    :param barred: called with a node's uuid and the error if no retry helps.
     """
 
     def __init__(self, virtapi, moved: Callable[[str, bool], None] = (

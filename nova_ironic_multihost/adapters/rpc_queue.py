@@ -298,7 +298,7 @@ def _uuid(instance):
 
 
 class BuildCopier:
-    """Sends copies of builds (port Copier). Several threads use it."""
+    """Sends copies of build messages (port Copier), for several threads."""
 
     def __init__(self, host: str) -> None:
         self._host = host

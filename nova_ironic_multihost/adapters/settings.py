@@ -70,7 +70,7 @@ def metrics() -> tuple[str, int] | None:
 
 
 def topics() -> list[str] | None:
-    """Return the versioned notifications' topics; None: the unversioned's."""
+    """Return nova's versioned topics; None: notify its unversioned ones."""
     options = names.CONF.notifications
     return (None if options.notification_format == 'unversioned'
             else options.versioned_notifications_topics)

@@ -6,8 +6,8 @@ The scheduler asks placement for zones and projects by aggregate, but nova's
 API writes the aggregates of a host only to its first node. A provider keeps
 aggregates that nova does not know (sharing providers, routed networks), and
 those without an Ironic compute service. Operators put them on single nodes of
-a host with several zones. What nova had since the start of this process still
-counts. Older changes stay, as removing the aggregates of others would harm.
+a host with several zones. Members that nova had since this process began still
+count. Older changes stay, as removing the aggregates of others would harm.
 """
 
 from collections.abc import Iterable

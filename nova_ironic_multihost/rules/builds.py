@@ -18,8 +18,8 @@ DEPLOY_METHODS = frozenset({
     'plug_vifs', 'prepare_for_spawn',
     'prepare_networks_before_block_device_mapping', 'spawn'})
 
-#: Seconds after all requests in the queue until a missing build is given up,
-#: as conductors allocate all servers of a call first. A late one is built.
+#: Seconds after all requests in the queue until a missing build is given up:
+#: conductors allocate all servers of a call, then send. A late one is built.
 LOST_AFTER = 30
 
 #: The same if the node is new here: the build may be in its old owner's queue.
@@ -61,9 +61,9 @@ def contested(state: InstanceState | None, host: HostKey) -> bool:
 def begun_elsewhere(state: InstanceState | None, host: HostKey,
                     claim: BuildStage = BuildStage.NONE) -> bool:
     """Return whether another host has also begun the build of this thread."""
-    # No build begins with a mark, or as left_over() describes. ``scheduling``
-    # too early (ComputeManager._do_build_and_run_instance writes it at the
-    # end): the other host found the node elsewhere.
+    # No build begins with a mark, or as left_over() describes. nova writes
+    # ``scheduling`` at the end (ComputeManager._do_build_and_run_instance), so
+    # another host has written it: that host found the node elsewhere.
     return state is not None and not state.deleted and (
         elsewhere(state, host, claim) or takeover.is_mark(state.task_state)
         or claim in (BuildStage.NONE, BuildStage.BEGUN) and left_over(state)

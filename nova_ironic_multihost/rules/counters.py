@@ -54,8 +54,9 @@ CAME = types.MappingProxyType({
 class RunStats:
     """Times of one kind of work; the last success took ``seconds``."""
 
-    #: Last progress (a begin, a step or an end) and last end, failed or not.
+    #: Last progress: a begin, a step or an end, failed or not.
     sign: float | None = None
+    #: Last end, failed or not.
     ended: float | None = None
     succeeded: float | None = None
     seconds: float | None = None

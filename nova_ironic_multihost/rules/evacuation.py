@@ -2,8 +2,8 @@
 
 """Evacuations: how a server is restored after nova tried to evacuate it.
 
-Over Ironic the server is the machine and cannot be evacuated, as nova finds
-out late. Its API writes a task state over the current one, even over a mark
+Over Ironic the server is the machine and cannot be evacuated. nova finds that
+out late: its API writes a task state over the current one, even over a mark
 (nova.compute.api:API.evacuate). Its conductor allocates another machine and
 tells the compute service there to build, or sets ERROR if none is free.
 """
@@ -70,8 +70,7 @@ class Evacuated:
     """An instance with an evacuation to clean up."""
 
     record: Record
-    #: uuids of evacuations to refuse; if empty, nova's conductor may still act
-    #: on one that was refused.
+    #: Evacuations to refuse; if none, nova may still act on a refused one.
     unrefused: frozenset[str]
 
 

@@ -3,8 +3,7 @@
 """What happens to the requests in the RabbitMQ queue of a dead host.
 
 Only builds are forwarded, as only the request says what to build. Operations
-on an instance that has moved are dropped (engine/builds/guard.py). All others
-wait for the host.
+on a moved instance are dropped (engine/builds/guard.py). All others wait.
 """
 
 from collections.abc import Iterable
@@ -24,11 +23,11 @@ from nova_ironic_multihost.rules import ring
 #: message for 30 minutes (its consumer_timeout).
 HOLDING = 1200
 
-#: Seconds until a queue with returned requests is read again: first, most.
+#: First and longest pause, in seconds, before returned requests are read.
 PAUSE, LONGEST_PAUSE = 30, 86400
 
 #: Seconds without a request until a build is given up. Conductors allocate all
-#: servers of a call first; RabbitMQ requeues for a frozen host after 180 s.
+#: servers, then send; RabbitMQ requeues a frozen host's requests after 180 s.
 GRACE = 600
 
 
@@ -62,8 +61,9 @@ class RequestFacts:
 
     state: InstanceState | None
     owner: HostKey | None = None
-    #: Whether the owner of the node is live; is :func:`.takeover.eligible`.
+    #: Whether the owner of the node is live.
     live: bool = False
+    #: Whether the owner of the node is :func:`.takeover.eligible`.
     dead: bool = False
     #: The member that the ring prefers for the node.
     choice: HostKey | None = None
@@ -96,7 +96,7 @@ def judge(
     request: QueuedRequest, dead_host: HostKey, facts: RequestFacts
 ) -> Disposition:
     """Return what to do with a request in the queue of a dead host."""
-    # A request that the host would refuse is dropped; in doubt it is kept.
+    # One that the dead host would refuse is dropped; in doubt it is kept.
     state = facts.state
     if (
         request.kind is RequestKind.OTHER
@@ -165,6 +165,6 @@ def pause(held: Iterable[QueuedRequest]) -> float:
 def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
             ) -> list[SentBuild]:
     """Return the builds that have waited for :data:`GRACE` seconds or more."""
-    # In that time all queues with their requests were read to the end.
+    # All queues that can have their requests were read to the end since.
     return [build for build, first in since.items()
             if build.instance not in found and now - first >= GRACE]

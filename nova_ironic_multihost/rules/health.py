@@ -133,7 +133,7 @@ class StatusSnapshot:
     view: peers.View | None = None
     #: None before its first audit of all nodes.
     reasons: Mapping[str, Reason] | None = None
-    #: Number of its nodes that Ironic does not list; ``braked``: too many.
+    #: Its nodes that Ironic does not list; ``braked``: too many to delete any.
     missing: int = 0
     braked: bool = False
     #: It is stopping, and no longer polls peers and Ironic.

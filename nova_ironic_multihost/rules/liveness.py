@@ -64,8 +64,8 @@ class Heartbeats:
     @property
     def quiet(self) -> float:
         """Seconds in which no poll sees a new heartbeat of a dead host."""
-        # A poll may see one that is ``interval`` old. Those of a live host are
-        # seen at most that plus a period apart; nova may call it down sooner.
+        # A poll may see one that is ``interval`` old. A live host's are seen
+        # up to ``interval`` + ``period`` apart; nova may call it down sooner.
         return max(0, min(
             self.down_time - self.period,
             max(self.silence - self.interval, self.interval + self.period)))
@@ -108,15 +108,16 @@ class Outages:
 
     #: Last heartbeat of this host, in seconds.
     own: float | None = None
-    #: Monotonic time of the last read; nova called this host up then; its
-    #: heartbeats had paused then.
+    #: Monotonic time of the last read of the services.
     asked: float | None = None
+    #: nova called this host up then.
     heard: bool = False
+    #: The heartbeats of this host had paused then.
     paused: bool = False
     #: Host, as nova spells it -> its last heartbeat.
     beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-    #: Host -> monotonic time when that was first seen.
+    #: Host -> monotonic time when that heartbeat was first seen.
     changed: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     #: Host -> the heartbeat of this host that proves it dead.
@@ -125,9 +126,10 @@ class Outages:
     #: Hosts that are dead unless nova calls them up.
     dead: frozenset[str] = frozenset()
     #: Host -> monotonic time since when every poll saw it dead and most peers
-    #: up, moved on by the time without polls. ``last``: end of the last poll.
+    #: up, moved on by the time without polls.
     since: Mapping[HostKey, float] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
+    #: Monotonic time of the end of the last poll.
     last: float | None = None
 
     def read(self, services: Iterable[peers.ComputeService],

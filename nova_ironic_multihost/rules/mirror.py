@@ -59,11 +59,11 @@ class Mirror:
     changes: Mapping[str, int] = _empty_map()
     #: uuids of the last nodes in the order of ids.
     tail: tuple[str, ...] = ()
-    #: All changes before are known, by Ironic's clocks.
+    #: All changes before this time are known, by Ironic's clocks.
     since: datetime.datetime | None = None
     #: uuids of the last nodes that the round has met.
     marks: tuple[str, ...] = ()
-    #: uuids of nodes that it has not met; empty before its first page.
+    #: uuids of nodes that the round has not met; empty before its first page.
     missing: frozenset[str] = frozenset()
 
     def changed_since(self, serial: int) -> frozenset[str]:
@@ -182,7 +182,7 @@ def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
 def since(first: datetime.datetime | None, at: datetime.datetime | None
           ) -> datetime.datetime | None:
     """Return the time from which to ask for changes next; None for all."""
-    # ``at`` counts too: a fast conductor clock would hide changes of others.
+    # The API's clock counts too: a fast conductor's would hide other changes.
     if first is None:
         return None
     return min(first, at or first) - OVERLAP

@@ -22,7 +22,7 @@ class Record:
     """A live row of nova's ``compute_nodes``."""
 
     node: str
-    #: The owner, as nova spells it, and its :attr:`.Partition.label`.
+    #: The owner, as nova spells it; ``partition``: its Partition.label.
     host: str
     partition: str = ''
     #: uuid of a row with another uuid for the same node, else ''. nova uses

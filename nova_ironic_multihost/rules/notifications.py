@@ -2,8 +2,6 @@
 
 """The notifications of doc/source/reference/notifications.rst."""
 
-# A new field raises the minor version; a removed or changed one the major.
-
 from collections.abc import Iterable
 import dataclasses
 import enum
@@ -18,6 +16,7 @@ class Notification:
 
     kind: str
     name: str
+    #: A new field raises the minor one, a removed or changed one the major.
     version: str
     fields: dict[str, object]
 

@@ -195,7 +195,7 @@ def _reason(node: str, instance: str | None, facts: Facts) -> Reason:
     if state.host_key == facts.host:
         return Reason.INSTANCE_HERE
     if state.host_key is None:
-        # It failed or is being rescheduled; its last host will free the node.
+        # The build failed or is rescheduled; its last host will free the node.
         return (Reason.BUILDING if node in facts.my_nodes
                 else Reason.INSTANCE_ELSEWHERE)
     if facts.view.live(state.host_key):

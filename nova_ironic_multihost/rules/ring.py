@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Ring:
-    """An immutable map: node uuid -> preferred member; ValueError without."""
+    """Immutable map: node uuid -> preferred member; ValueError if empty."""
 
     # ``points`` per member: 1 or more (page "The hash ring" of the docs).
     def __init__(self, members: Iterable[HostKey], points: int) -> None:
@@ -110,7 +110,7 @@ class Preferences:
         return self.host_for(node_uuid, zone) == host
 
     def may_prefer(self, host: HostKey, node_uuid: str) -> bool:
-        """Return whether ``host`` is preferred for a node with some owner."""
+        """Return whether ``host`` is preferred with some owner of the node."""
         # A member that is first on a ring is first on any with fewer members.
         return self.takeover_target(node_uuid, self.members.get(host)) == host
 

@@ -5,10 +5,10 @@
 A stopping service sends heartbeats for minutes and takes no builds: always
 since nova 33, earlier while it waits for its operations. So it writes the
 marker as its disabled reason in nova, and disables itself if :func:`may_close`
-allows it. Other hosts ignore that, as most services are back within seconds
-and should keep their nodes; after ``service_down_time`` it is no member. The
-marker also shows that no operator has changed the service since: nova's API
-replaces the reason each time (nova.api.openstack.compute.services).
+allows it. Other hosts ignore that it is disabled, as most services are back in
+seconds and should keep their nodes. After ``service_down_time`` the service is
+no member. The API of nova replaces the reason at each enable and disable
+(nova.api.openstack.compute.services): no operator has changed a marked one.
 """
 
 from collections.abc import Mapping

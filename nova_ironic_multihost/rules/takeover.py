@@ -209,8 +209,8 @@ TASKS = _ENDED_BY_NOVA.union(
 #: Task states of a rebuild before nova tells Ironic.
 _BEFORE_REBUILD = frozenset({'rebuilding', 'rebuild_block_device_mapping'})
 
-#: In it nova makes a config drive, for seconds, and then tells Ironic
-#: (IronicDriver.rebuild).
+#: Task state in which nova makes a config drive, for seconds, and then tells
+#: Ironic (IronicDriver.rebuild).
 _REBUILD_SPAWNING = 'rebuild_spawning'
 
 

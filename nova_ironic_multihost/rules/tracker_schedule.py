@@ -44,7 +44,7 @@ class NodeAudit:
 def due(basis: NodeInputs, last: NodeAudit | None, now: float, interval: float
         ) -> bool:
     """Return whether a node is to be audited; ``interval`` is in seconds."""
-    # nova audits each node every time. Not all changes are announced.
+    # nova itself audits all each time. The interval finds unannounced changes.
     return (last is None or basis.node.body is None
             or not _same(last.basis, basis)
             or interval_has_passed(basis.node.uuid, last, now, interval))

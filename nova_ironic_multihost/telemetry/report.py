@@ -16,7 +16,7 @@ from nova_ironic_multihost.rules import ownership
 
 TITLE = 'Ironic multi-host'
 
-#: The most uuids of each kind of pending work.
+#: The most uuids that are shown of each kind of pending work.
 SHOWN = 20
 
 Report = guru_meditation_report.TextGuruMeditation

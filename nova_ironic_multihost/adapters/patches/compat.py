@@ -5,8 +5,8 @@
 Before nova 34 each audit of a node and each claim copies and compares all
 providers that nova's client of placement knows, under the tracker's lock
 (ResourceTracker._update_to_placement): 0.8 s of CPU with 10,000 nodes. Here
-nova's own code does so with one root and its children, as nova 34 does
-(ProviderTree.subtree), in 0.06 ms, and sends only the node's requests.
+nova's own code does so with the root of one node and its children, as nova 34
+does (ProviderTree.subtree), in 0.06 ms. It sends no requests for other nodes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SubtreeView(_StandIn):
     def get_provider_uuids(self) -> list[str]:
         """Return the uuids of the root and those below it, parents first.
 
-        Empty if another thread has removed them: nova reads them again then.
+        Empty if another thread has removed them: nova asks placement again.
         """
         try:
             return self._whole.get_provider_uuids_in_tree(self._provider)

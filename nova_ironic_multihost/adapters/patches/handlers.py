@@ -90,10 +90,10 @@ class Parts:
 def read_records(parts, call):
     """Let nova compare its tracker with records that the driver has read.
 
-    nova's audit drops nodes from the tracker if it gets no record of them, and
-    logs all nodes for each record that it does not expect. Then it audits each
-    node, in nova 34 with a thread or a warning that none is free. So it gets
-    only nodes that are due (ComputeManager.update_available_resource).
+    An audit (ComputeManager.update_available_resource) drops nodes without a
+    record from the tracker, and logs all nodes for each record that it does
+    not expect. Then it audits each node. nova 34 does that in threads, and
+    warns of each node for which none is free. So nova gets due nodes only.
     """
     parts.follow_up()
     nodenames = call['nodenames']
@@ -364,7 +364,7 @@ def read_few_instances(parts, call):
 
 def restless(context: nova_context.RequestContext, host: str,
              expected_attrs: list[str] | None) -> objects.InstanceList:
-    """Read the unfinished instances of a host, in nova's spelling."""
+    """Read the instances that have work left; ``host`` as nova spells it."""
     tasks = [*nova_tracker.TASK_STATES, *takeover.marks(
         host_key(host), nova_tracker.TASK_STATES)]
     found = {

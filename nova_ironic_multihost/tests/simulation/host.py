@@ -514,6 +514,8 @@ class Sources:
 
     def records(self, nodes):
         pause()
+        if not self.is_look():
+            self.mine -= set(nodes) - self.recorded()
         self.read.setdefault(greenlet.getcurrent(), {}).update(
             (node, self.situation(node)) for node in nodes)
         return [Record(row.node, row.host, row.partition)

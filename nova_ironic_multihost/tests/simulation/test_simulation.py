@@ -1165,6 +1165,27 @@ class SimulationTest(unittest.TestCase):
         state.start_together(indices=[3], order=[(2, 8), (5, 3)])
         state.teardown()
 
+    def test_node_that_is_pulled_before_its_record_alone_is_read(self):
+        """An audit that trusts its last records reads that of one node.
+
+        Found by 20,000 examples: a fault of the model.
+        """
+        state = Simulation()
+        state.begin(number=3, when='forced_down', delay=0, zones=[],
+                    started=True, nodes=6, limit=200)
+        state.remove(index=4)
+        state.join(audits=0, early=False, index=0, node=0, steps=0)
+        state.leave(disabled=False, gone=1, index=0, steps=0)
+        state.unfence(index=0, looks=False, steps=0)
+        state.restart(audits=0, closed=False, index=3, ticks=0)
+        state.join(audits=1, early=False, index=0, node=0, steps=0)
+        state.wait(ticks=1)
+        state.lag(index=3, lag=2)
+        state.join(audits=0, early=False, index=3, node=0, steps=0)
+        state.leave(disabled=False, gone=5, index=0, steps=1)
+        state.go_on(index=1, steps=1)
+        state.teardown()
+
     def test_host_that_joins_and_is_disabled_between_two_audits(self):
         """It has taken nodes meanwhile, and the old owner sees none of that.
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ironic's listings as plain JSON, a page at a time.
+"""Ironic's listings as plain JSON, a page at a time; instances' machines.
 
 An openstacksdk object takes forty times the memory, so objects are made only
 of nodes that nova asks for. Ironic's link to the next page loses most filters

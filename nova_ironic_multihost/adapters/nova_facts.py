@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova and placement as the sources of an audit."""
+"""What an audit reads and writes in nova and placement; the service row."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

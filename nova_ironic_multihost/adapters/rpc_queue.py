@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read the RPC queues of other compute services in RabbitMQ.
+"""Queues in RabbitMQ: requests for dead hosts, and copies of builds.
 
 The queue ``compute.<host>`` stays when its host dies. An RPC server would
 acknowledge all its messages before they are carried out

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options of this package: one group, ``[ironic_multihost]``."""
+"""Options of ``[ironic_multihost]``, and the partition by nova's options."""
 
 from oslo_config import cfg
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which operations on an instance this host may carry out; lost builds."""
+"""Which operations on an instance this host may do; which builds are lost."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ DEPLOY_METHODS = frozenset({
 #: conductors allocate all servers of a call, then send. A late one is built.
 LOST_AFTER = 30
 
-#: The same if the node is new here: the build may be in its old owner's queue.
+#: If the node is new here: the build may be in the queue of its old owner.
 LOST_AFTER_MOVED = 1800
 
 

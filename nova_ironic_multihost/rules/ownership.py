@@ -27,7 +27,7 @@ from nova_ironic_multihost.rules import takeover
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One row of the table; the documentation uses the emphasised word."""
+    """A row of the documentation's table; pages use the emphasised word."""
 
     instance: str
     owner: str
@@ -35,7 +35,7 @@ class Rule:
     outcome: str
 
 
-#: Number -> rule, in this order; "I" is the host that decides. Only members
+#: Number -> rule, tried in order; "I" is the host that decides. Only members
 #: are preferred, so a host that is disabled, forced down or cut off keeps its
 #: nodes (rules 1 and 4 to 6) and takes nothing.
 RULES = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of a compute service, for people: in a Guru Meditation Report."""
+"""The state of a compute service in a Guru Meditation Report (SIGUSR2)."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

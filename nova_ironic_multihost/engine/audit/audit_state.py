@@ -21,12 +21,11 @@ from nova_ironic_multihost.rules import takeover
 #: Audits for which a node from another owner counts as recent.
 RECENT = 2
 
-
 #: Audits in a row in which a compute service must be up, enabled and without
 #: a pause before it rebalances, so that a flapping one moves no nodes.
 PULL_DELAY_AUDITS = 2
 
-#: The most takeovers in one audit; the next reads again which hosts are dead.
+#: The most instances taken over in one audit; the next finds the dead anew.
 TAKEOVERS_PER_AUDIT = 50
 
 
@@ -92,7 +91,7 @@ class AuditState:
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
     :param providers_to_delete: nodes with a provider that nova may have left.
-    :param recent: of each of these audits, see :attr:`Audit.recent`.
+    :param recent: nodes from other owners, a set per audit, the newest first.
     :param over: (host, stop marker) of hosts that did not come back in time.
     """
 

@@ -56,7 +56,7 @@ UNDECIDED = 5000
 
 
 class Auditor:
-    """Audits a compute service once in ``update_resources_interval``.
+    """Audits all nodes once in ``update_resources_interval``, some in between.
 
     nova's audits, its calls of the driver and the peer poll are different
     threads. ``_lock`` is held from the first read that a new ``last`` or
@@ -318,7 +318,7 @@ class Auditor:
                     only: Set[str] | None = None,
                     builds: Set[str] = frozenset(),
                     adoptions: int | None = None) -> Mapping[str, Reason]:
-        """Audit only the nodes recorded on some hosts, like :meth:`audit`.
+        """As :meth:`audit`, for nodes of some hosts; other results stay.
 
         :param then: called under the lock with the new audit and the audited
             nodes that this host owns.
@@ -400,7 +400,7 @@ class Auditor:
 
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False, often: bool = False) -> Mirror:
-        """Ask for changes and own nodes' bodies; see :meth:`.Lister.read`."""
+        """Ask Ironic for changes and own bodies, see :meth:`.Lister.read`."""
         def ask(wanted: Wanted) -> Mirror:
             return self._reader.read(
                 settings.partition, settings.audit_interval, wanted, brief,

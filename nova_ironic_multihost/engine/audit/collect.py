@@ -2,9 +2,9 @@
 
 """Collecting facts: each is read once, in the order in which it is needed.
 
-:func:`all_nodes`, :func:`nodes_of_hosts` and :func:`changed_nodes` differ in
-the nodes. Shared parameters: ``hosts`` were seen before, as nova lists only
-enabled services; ``outages`` were noted by the peer poll; ``reader`` has
+:func:`all_nodes`, :func:`nodes_of_hosts` and :func:`changed_nodes` begin with
+different nodes. Shared parameters: ``hosts`` were seen before, as nova lists
+only enabled services; ``outages`` were noted by the peer poll; ``reader`` has
 listed Ironic's nodes; ``now`` is in monotonic seconds; ``starting`` is
 :attr:`.peers.View.starting`.
 """
@@ -298,7 +298,7 @@ def _may_inherit(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
                  only: Set[str] | None) -> dict[str, None]:
     """Return the nodes that this host may get from owners, as keys.
 
-    An instance counts as in its node owner's zone; full audits find the rest.
+    Assumed: an instance is in its node owner's zone. Full audits find others.
     """
     zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
     theirs = {zones.get(owner) for owner in owners}
@@ -404,8 +404,8 @@ def _with_new_services(sources: Sources, known: Services, host: str
                        ) -> Services:
     """Add the services that start for the first time, like this host.
 
-    Without records they do not see each other, and each would create all.
-    Nodes of one that does not use Ironic come with the next audit.
+    Without records they do not see each other: each would create those of all
+    nodes. If one does not use Ironic, its share comes with the next audit.
     """
     mine = host_key(host)
     # nova creates the services row late in the start of a service.
@@ -461,7 +461,7 @@ def _samples(memory: AuditState, mirror: Mirror, inventory: Inventory
              ) -> Iterator[str]:
     """Yield nodes with records that tell the partition of members.
 
-    Nodes that the ring gives to a member of another partition have no owner.
+    A member of another partition would leave nodes of its share unowned.
     """
     preferences = inventory.preferences
     members = _unknown(memory, inventory)

@@ -24,7 +24,7 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Failed takeovers that end those of an audit: others may time out too.
+#: Failed takeovers after which an audit tries no more: each may time out.
 FAILURES = 2
 
 #: Instances taken over together. If this process ends meanwhile, they wait

@@ -74,7 +74,7 @@ class PeriodicTask:
             self._thread.start()
 
     def wake(self) -> None:
-        """Run soon, once for all calls, but again after a run in progress."""
+        """Run soon, once for all calls; a run in progress does not count."""
         self._woken.set()
 
     def stop(self) -> None:

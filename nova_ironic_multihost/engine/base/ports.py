@@ -401,7 +401,7 @@ class Attempts(typing.Protocol):
         """Return how often a build has begun without ending."""
 
     def undo(self, instance: Instance, copy: QueuedRequest) -> None:
-        """Undo a build on this host, given its backup: then it is on none."""
+        """Take a build off its host by the backup; repeat after an error."""
 
     def repeatable(self, instance: Instance) -> bool:
         """Whether all that was done for a build can be undone."""

@@ -107,7 +107,7 @@ class BackupStore:
 
     def keep(self, instance: str, node: str | None,
              arguments: Mapping[str, object]) -> None:
-        """Copy a build before it begins, if it has a node; raises nothing."""
+        """Copy a build before it begins if its node is known; never raises."""
         if node is None or not self.readable or self._forbidden is not None:
             return
         build = SentBuild(instance, node)
@@ -342,7 +342,7 @@ class BackupStore:
                 self._sent.pop(build, None)
 
     def _close(self) -> None:
-        """Give back the held copies; pause if RabbitMQ counts the returns."""
+        """Give back the copies; take them later if RabbitMQ counts returns."""
         queue, self._queue = self._queue, None
         now = self._clock()
         self._paused = now

@@ -31,7 +31,7 @@ FORGOTTEN = 3600
 
 
 class BuildRetry:
-    """Decides on such builds, in several threads, each with other builds."""
+    """Decides on interrupted builds; each thread asks about other builds."""
 
     def __init__(self, backups: BackupStore, attempts: Attempts,
                  here: Callable[[str], bool],

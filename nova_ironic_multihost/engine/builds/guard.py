@@ -230,7 +230,7 @@ class OperationGuard:
     def attempt(self, name, instance, act):
         """Carry out a part of an operation that nova cleans up after.
 
-        :raises Cancelled: another host cleans up, or it is repeated.
+        :raises Cancelled: it failed; another host cleans up, or it is retried.
         """
         try:
             return act()
@@ -268,7 +268,7 @@ class OperationGuard:
     def _leave_unfinished(self, name, exc):
         """Cancel an operation that has failed and may be done twice.
 
-        So no user has to repeat a delete: :mod:`.stuck_instances` does.
+        nova would write the failure; :mod:`.stuck_instances` tries again.
         """
         if (exc is not None and self._thread.repeatable
                 and self._passing(exc, self._again)):
@@ -345,7 +345,8 @@ class OperationGuard:
     def persist(self, name, instance, act, again):
         """Write something, and retry while the service does not answer.
 
-        It ends with the patience. A host that took the build writes the same.
+        The retries end with the time that an operation may wait. A host that
+        took the build over writes the same.
 
         :param again: replaces ``act`` when an earlier try may have written.
         :raises Cancelled: another host has the instance.
@@ -390,7 +391,7 @@ class OperationGuard:
 
         :raises Cancelled: another host has it, inside an operation.
         :raises InstanceElsewhere: another host has it, outside of one.
-        :raises InstanceGone: a build was deleted; nova frees the machine.
+        :raises InstanceGone: a build's instance is deleted; nova cleans up.
         """
         self._require(name, instance)
         before = self._changing
@@ -610,7 +611,7 @@ class OperationGuard:
             try:
                 state = self._instance_state(instance)
             except TakeoverInProgress:
-                # Likely the cause. Without a takeover, recovery finishes it.
+                # Likely the cause; recovery finishes what no host takes over.
                 return True
             return builds.elsewhere(state, self._host) or (
                 self.building

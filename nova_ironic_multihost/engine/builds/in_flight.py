@@ -66,7 +66,7 @@ class InFlightBuilds:
     def once(self) -> None:
         """End the lost builds; nothing before the first audit.
 
-        :raises Exception: without an answer; that time does not count.
+        :raises Exception: no answer of nova or this host; waits begin anew.
         """
         recorded = self._auditor.recorded
         if recorded is None:

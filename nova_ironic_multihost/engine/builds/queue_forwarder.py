@@ -2,11 +2,12 @@
 
 """Hand on the RPC requests that wait for dead compute services.
 
-It has a thread of its own, as a broker may not answer. A ring of the members
-names the reader of each dead host's RPC queue. Two readers do no harm, as each
-request goes to one of them. A request that is not handed on is held, as
-RabbitMQ counts each return (:func:`.rules.forwarding.pause`). When this
-process ends RabbitMQ gets the held requests back.
+The forwarder has its own thread: a broker that does not answer delays nothing
+else. A ring of the members names the reader of each dead host's RPC queue. Two
+readers do no harm, as each request goes to one of them. A request that is not
+handed on is held and judged again, as RabbitMQ counts each return
+(:func:`.rules.forwarding.pause`). RabbitMQ gets held ones back when this
+process ends. :class:`DeadHostBuilds` gives up builds that are in no queue.
 """
 
 import collections
@@ -185,7 +186,7 @@ class QueueForwarder:
     def once(self) -> None:
         """Read the queues that are this host's to read.
 
-        :raises Exception: of the last queue that failed; the others were read.
+        :raises Exception: that of the last queue to fail; the others are read.
         """
         begun = self._clock()
         mine = self._hosts_to_read()
@@ -201,7 +202,7 @@ class QueueForwarder:
             try:
                 self._read(key, mine[key.host])
             except QueueNoAnswer:
-                # The request is held. Other queues would fail as well.
+                # Other queues would fail as well, and are not read to the end.
                 for reading in self._readings.values():
                     reading.ended = None
                 self._lost.interrupt()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Collect facts about a sent request from nova and the last peer poll."""
+"""Collect facts about a request, by nova's database and the peer poll."""
 
 from collections.abc import Mapping
 

@@ -2,8 +2,8 @@
 
 """Renew the lease of this service, and tell the watchdog that it is alive.
 
-One thread asks nova, which may take a minute; another one tells systemd. They
-take no lock, so no long audit, outage of Ironic or slow stop delays them.
+One thread asks nova, which may take a minute; another tells systemd. They do
+nothing else and take no lock: no audit, outage of Ironic or stop delays them.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ def clock() -> float:
 class Watchdog:
     """systemd's watchdog of this process, told by sd_notify(3).
 
-    oslo.service has it for the start only, and removes the socket from the
-    environment; so read that before.
+    oslo.service uses sd_notify(3) at the start only, and takes the socket out
+    of the environment then: call :func:`find_watchdog` before.
 
     :param address: its socket: a path, or ``@`` and an abstract name.
     :param seconds: without a sign of life until it kills.
@@ -124,10 +124,10 @@ class LeaseRenewer:
         self._lease = self._lease.after(asked, self._ask())
 
     def show(self) -> None:
-        """Give a sign of life, if the lease is valid, or raise an OSError.
+        """Give a sign of life if the lease is valid; may raise OSError.
 
-        READY goes with each, in case one is lost: systemd's watchdog begins
-        then, before the first audit. nova sends none with native threads.
+        READY=1 goes with each, as one may be lost. systemd's watchdog begins
+        with it, before the first audit. nova with native threads sends none.
         """
         if self._watchdog is None:
             return

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 #: Nodes in a page of all nodes.
 PAGE = 1000
 
-#: Nodes in the first page of updated nodes; without changes the only page.
+#: Nodes in the first page of the last updated ones; the next pages grow.
 FIRST = 20
 
 #: Nodes that may fail to read until the others are left for later.
@@ -495,7 +495,7 @@ def _others(total: int | None, mirror: Mirror) -> int | None:
 
 
 def _with_count_checked(listing: Listing, others: int | None) -> Listing:
-    """Have a round at once if the count says that a known node is gone."""
+    """Begin a round if fewer are counted; equal counts may hide changes."""
     before = listing.others
     if others is None or before is None or others >= before:
         return listing

@@ -2,9 +2,9 @@
 
 """Ask every few seconds which peers are up, and audit the nodes concerned.
 
-It runs between nova's audits. The nodes are those of hosts that have died, or
-were disabled, fenced or stopped. A host that joins or is enabled takes nodes
-by its own audits.
+The poll runs between nova's audits, for nodes of the hosts that
+:class:`PeerChanges` finds dead, disabled, fenced or stopped. A host that joins
+or is enabled takes nodes by its own audits.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ class PeerChanges:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of that view, as nova spells them."""
+        """The hosts of :attr:`seen`, as nova spells them."""
         return self.seen.hosts if self.seen else ()
 
     def due(self, view: peers.View,
@@ -138,8 +138,7 @@ class PeerPoller:
     :param ending: whether the service stops; a poll then takes nothing more.
     :param to_move: :meth:`.engine.audit.recheck.Recheck.to_move`.
     :param pull: :meth:`.rebalance.Rebalancer.pull`.
-    :param note_pulled: of :class:`.due_nodes.DueNodes`; the next poll calls
-        it.
+    :param note_pulled: of :class:`.DueNodes`; called by the next poll.
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
@@ -172,7 +171,7 @@ class PeerPoller:
 
     @property
     def eligible(self) -> frozenset[HostKey]:
-        """Hosts to take instances over from; new ones after this poll."""
+        """Hosts to take instances over from; new ones when a poll is over."""
         return self._changes.eligible & self._eligible
 
     @property
@@ -186,7 +185,7 @@ class PeerPoller:
         return self._busy
 
     def pause(self, settings: Settings) -> float:
-        """Seconds from start to start; fewer if a stopped host is due."""
+        """Seconds between starts of polls; fewer to give up a stopped host."""
         period = settings.heartbeats.period
         over = self._auditor.next_over(settings)
         return period if over is None else min(period, max(1, over))

@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 #: Nodes that are taken at once; claims wait for that.
 AT_ONCE = 8
 
-#: Failed nodes that leave the rest to nova's tracker: claims wait for each.
+#: Failed nodes until nova's tracker gets the rest: claims wait for each.
 FAILURES = 2
 
 

@@ -2,11 +2,11 @@
 
 """Finish the interrupted operations of instances that this host takes over.
 
-Marks in task states (:mod:`.rules.takeover`) say which. The *sweep* lists them
-every few seconds and starts workers, so a later sweep finishes work that an
-audit or a process left. The mark is off while nova works on an instance, as
-nova needs the task state from before. It is kept here; when the process ends,
-nova's next start finishes the operation. An operation may take minutes.
+Marks in task states (:mod:`.rules.takeover`) name them. The *sweep* lists the
+marks every few seconds and starts threads (workers), as an operation may take
+minutes. So a later sweep finishes work that an audit or a process left. While
+nova works on an instance its mark is off, as nova needs the task state from
+before, and kept here. When the process ends, nova's next start does the rest.
 """
 
 import collections

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The schedule: which nodes nova's tracker audits now.
+"""The schedule: which nodes nova's tracker audits now, or in the background.
 
 :mod:`.rules.tracker_schedule` has the rule. nova's audits, builds, the peer
-poll and the background audit call it in different threads.
+poll and :class:`BackgroundAudit` use :class:`DueNodes` in different threads.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,8 @@ START = 5
 #: The most known nodes that nova audits itself in an audit of all.
 FIRST = 250
 
-#: Nodes to audit before the due ones are read again; and the number of due
-#: nodes from which on that is logged.
+#: Nodes that the background audits before it reads the due ones again; and
+#: the number of due nodes from which on it writes log lines.
 TOGETHER, MANY = 50, 200
 
 

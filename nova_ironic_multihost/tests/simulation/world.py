@@ -65,7 +65,7 @@ class Service:
     closed: bool = False
 
     def say(self, stop_marker, closed):
-        """adapters.service_record.ServiceRecord."""
+        """adapters.nova_facts.ServiceRecord."""
         if not (self.disabled or self.forced_down):
             self.stop_marker, self.closed = stop_marker, closed
 

@@ -54,10 +54,10 @@ EXPIRY = 7 * 86400 * 1000
 COPIES = f'{rpcapi.RPC_TOPIC}-builds'
 
 #: nova.compute.rpcapi.ComputeAPI.build_and_run_instance: all releases take it.
-VERSION = '6.0'
+BUILD_VERSION = '6.0'
 
 #: Retries of a copy; seconds to wait for its turn, and for the confirm.
-RETRIES, PATIENCE = 1, 10
+COPY_RETRIES, COPY_PATIENCE = 1, 10
 
 
 def copies(host: str) -> str:
@@ -319,7 +319,7 @@ class BuildCopier:
         :raises TimeoutError: the copy is not confirmed; it may still arrive.
         :raises Exception: it is not sent, or threads are used up.
         """
-        if not self._turn.acquire(timeout=PATIENCE):
+        if not self._turn.acquire(timeout=COPY_PATIENCE):
             raise TimeoutError('the copy before is not confirmed')
         # A thread: oslo.messaging may wait for ever, and workers are few.
         sent = threading.Event()
@@ -331,7 +331,7 @@ class BuildCopier:
         except RuntimeError:
             self._turn.release()
             raise
-        if not sent.wait(PATIENCE):
+        if not sent.wait(COPY_PATIENCE):
             raise TimeoutError('the copy is not confirmed')
         if failures:
             raise failures[0]
@@ -350,5 +350,5 @@ class BuildCopier:
     def _client(self):
         return rpc.get_client(
             messaging.Target(topic=COPIES, server=self._host,
-                             version=VERSION),
-            serializer=base.NovaObjectSerializer()).prepare(retry=RETRIES)
+                             version=BUILD_VERSION),
+            serializer=base.NovaObjectSerializer()).prepare(retry=COPY_RETRIES)

@@ -28,8 +28,8 @@ SIGNS = 4
 #: Timeout of the watchdog's socket, in seconds.
 SOCKET_TIMEOUT = 1
 
-READY = 'READY=1'
-ALIVE = 'WATCHDOG=1'
+SYSTEMD_READY = 'READY=1'
+SYSTEMD_ALIVE = 'WATCHDOG=1'
 
 
 def clock() -> float:
@@ -146,7 +146,7 @@ class LeaseRenewer:
                      'life.')
         self._lost = False
         self._watchdog.tell(
-            READY, ALIVE,
+            SYSTEMD_READY, SYSTEMD_ALIVE,
             *([extend_timeout(self._watchdog.seconds)] if self._ending()
               else ()))
 

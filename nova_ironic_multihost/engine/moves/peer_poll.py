@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 
 #: Batch size in nodes. Between batches builds and changes in Ironic get the
 #: auditor. A multiple of the number of nodes in one takeover.
-TOGETHER = 48
+BATCH = 48
 
 #: Unanswered questions to placement that end a poll: each may time out.
 UNANSWERED = 8
@@ -258,12 +258,12 @@ class PeerPoller:
 
         def take_batch(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
-            for node in mine[:TOGETHER]:
+            for node in mine[:BATCH]:
                 left.pop(node, None)
             left.update(
                 (node, {owner} if (owner := audit.owners[node]) else set())
-                for node in mine[TOGETHER:])
-            missed.update(self._take(audit, mine[:TOGETHER]))
+                for node in mine[BATCH:])
+            missed.update(self._take(audit, mine[:BATCH]))
 
         def audit_batch(now: peers.View, batch: list[str]
                         ) -> Mapping[str, Reason]:
@@ -271,17 +271,17 @@ class PeerPoller:
                 settings, [now.services[host].host for host in sorted(hosts)
                            if host in now.services and not now.member(host)],
                 take_batch, now.hosts, only=frozenset(batch),
-                adoptions=TOGETHER)
+                adoptions=BATCH)
 
         due = self._changes.due(view, self._eligible)
         names = [view.services[host].host for host in sorted(hosts)]
         reasons = dict(self._auditor.audit_hosts(
-            settings, names, take_batch, view.hosts, adoptions=TOGETHER))
+            settings, names, take_batch, view.hosts, adoptions=BATCH))
         left.update(dict.fromkeys(
             _waiting(reasons, Reason.ADOPTION_WAITS), hosts))
         while left and not self._ending() and len(
                 _waiting(reasons, Reason.UNANSWERED)) < UNANSWERED:
-            batch = list(left)[:TOGETHER]
+            batch = list(left)[:BATCH]
             # Other threads can get the auditor meanwhile.
             now = self._view = self._read(settings)
             if self._changes.due(now, self._eligible) - due:
@@ -297,7 +297,7 @@ class PeerPoller:
             LOG.info('%(count)d instances of %(hosts)s wait to be taken over '
                      'here.', {'count': len(waiting),
                                'hosts': ', '.join(names)})
-            batch = waiting[:min(TOGETHER, settings.takeovers_per_audit)]
+            batch = waiting[:min(BATCH, settings.takeovers_per_audit)]
             found = audit_batch(now, batch)
             # A node that is not found has another owner now.
             for node in batch:

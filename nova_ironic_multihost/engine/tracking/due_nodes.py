@@ -37,7 +37,7 @@ FIRST = 250
 
 #: Nodes that the background audits before it reads the due ones again; and
 #: the number of due nodes from which on it writes log lines.
-TOGETHER, MANY = 50, 200
+BACKGROUND_BATCH, BACKGROUND_MANY = 50, 200
 
 
 class DueNodes:
@@ -313,12 +313,12 @@ class BackgroundAudit:
         if self._resting():
             return
         waiting, done = self._due_nodes.waiting(), set[str]()
-        many = len(waiting) >= MANY
+        many = len(waiting) >= BACKGROUND_MANY
         if many:
             LOG.info('Auditing %d nodes in the background; builds go on '
                      'meanwhile.', len(waiting))
         while waiting:
-            some = waiting[:TOGETHER]
+            some = waiting[:BACKGROUND_BATCH]
             self._spare(some)
             for node in some:
                 if self._resting():

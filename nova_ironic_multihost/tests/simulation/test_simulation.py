@@ -1109,7 +1109,7 @@ class SimulationTest(unittest.TestCase):
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
         # With eight nodes in all.
-        few = mock.patch.object(peer_poll, 'TOGETHER', 2)
+        few = mock.patch.object(peer_poll, 'BATCH', 2)
         few.start()
         self.addCleanup(few.stop)
 

@@ -31,8 +31,8 @@ class VersionTestCase(oslo_base.BaseTestCase):
             apply.parameters(
                 manager.ComputeManager.build_and_run_instance)))
         major, minor = manager.ComputeManager.target.version.split('.')
-        self.assertEqual(rpc_queue.VERSION.split('.')[0], major)
-        self.assertLessEqual(rpc_queue.VERSION.split('.')[1], minor)
+        self.assertEqual(rpc_queue.BUILD_VERSION.split('.')[0], major)
+        self.assertLessEqual(rpc_queue.BUILD_VERSION.split('.')[1], minor)
 
 
 class CopierTestCase(test_rpc_queue.BrokerTestCase):
@@ -75,7 +75,7 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
         held = threading.Event()
         self.addCleanup(held.set)
         self.useFixture(
-            fixtures.MockPatchObject(rpc_queue, 'PATIENCE', 0.01))
+            fixtures.MockPatchObject(rpc_queue, 'COPY_PATIENCE', 0.01))
         self.send = lambda *args, **how: held.wait(60)
         copier = rpc_queue.BuildCopier('dead')
         build = {'context': self.context, 'instance': self.instance}

@@ -62,7 +62,7 @@ class TellTestCase(base.BaseTestCase):
         path = f'{self.useFixture(fixtures.TempDir()).path}/notify'
         line = listening(self, path)
         lease_renewer.Watchdog(path, 30).tell(
-            lease_renewer.READY, lease_renewer.ALIVE,
+            lease_renewer.SYSTEMD_READY, lease_renewer.SYSTEMD_ALIVE,
             lease_renewer.extend_timeout(30))
         self.assertEqual(b'READY=1\nWATCHDOG=1\nEXTEND_TIMEOUT_USEC=30000000',
                          line.recv(4096))
@@ -70,11 +70,12 @@ class TellTestCase(base.BaseTestCase):
     def test_words_without_a_path(self):
         name = f'ironic-multihost-{os.getpid()}'
         line = listening(self, f'\0{name}')
-        lease_renewer.Watchdog(f'@{name}', 30).tell(lease_renewer.ALIVE)
+        lease_renewer.Watchdog(f'@{name}', 30).tell(
+            lease_renewer.SYSTEMD_ALIVE)
         self.assertEqual(b'WATCHDOG=1', line.recv(4096))
 
     def test_nobody_hears(self):
         path = f'{self.useFixture(fixtures.TempDir()).path}/notify'
         self.assertRaises(
             OSError, lease_renewer.Watchdog(path, 30).tell,
-            lease_renewer.ALIVE)
+            lease_renewer.SYSTEMD_ALIVE)

@@ -122,7 +122,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.to_move = to_move
         self.tracker.failing = {NODES[0]}
         self.cloud.set('b', up=False)
-        with mock.patch.object(peer_poll, 'TOGETHER', len(NODES)):
+        with mock.patch.object(peer_poll, 'BATCH', len(NODES)):
             self.look()
         self.assertEqual(NODES[:peer_poll.AT_ONCE], asked[:peer_poll.AT_ONCE])
         # Only its portion is tried again.
@@ -655,7 +655,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.cloud.set('b', up=False)
         silent = dict.fromkeys(NODES[:peer_poll.UNANSWERED + 1])
         self.cloud.allocations = silent
-        with mock.patch.object(peer_poll, 'TOGETHER', 4):
+        with mock.patch.object(peer_poll, 'BATCH', 4):
             for _ in range(10):
                 self.look()
                 self.clock.now += 10
@@ -790,7 +790,7 @@ class PortionsTestCase(LookTestCase):
     """All that, when few nodes are taken at a time."""
 
     def setUp(self):
-        self.useFixture(fixtures.MockPatchObject(peer_poll, 'TOGETHER', 3))
+        self.useFixture(fixtures.MockPatchObject(peer_poll, 'BATCH', 3))
         super().setUp()
 
     def test_others_have_their_turn_in_between(self):
@@ -915,7 +915,7 @@ class PortionsTestCase(LookTestCase):
                      self.cloud.set('c', up=False))
         self.look()
         taken = len(self.tracker.audited)
-        self.assertLessEqual(taken, peer_poll.TOGETHER)
+        self.assertLessEqual(taken, peer_poll.BATCH)
         self.look()
         self.assertEqual(NODES, sorted(self.cloud.owners_now('a')))
 

@@ -46,8 +46,8 @@ class UpkeepTestCase(base.BaseTestCase):
             self.ending = len(asked) == 2
 
         self.schedule.skip_unchanged = spare
-        self.assertEqual(nodes[:due_nodes.TOGETHER], self.once(*nodes))
-        self.assertEqual([due_nodes.TOGETHER] * 2, asked)
+        self.assertEqual(nodes[:due_nodes.BACKGROUND_BATCH], self.once(*nodes))
+        self.assertEqual([due_nodes.BACKGROUND_BATCH] * 2, asked)
 
     def test_what_has_changed_cannot_be_known(self):
         self.schedule.skip_unchanged.side_effect = OSError
@@ -81,4 +81,4 @@ class UpkeepTestCase(base.BaseTestCase):
         self.ending = True
         with self.assertNoLogs(due_nodes.__name__):
             self.assertEqual(
-                [], self.once(*map(str, range(due_nodes.MANY))))
+                [], self.once(*map(str, range(due_nodes.BACKGROUND_MANY))))

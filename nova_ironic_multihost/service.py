@@ -176,7 +176,7 @@ class DriverService:
             CONF.host, self.health_probe.picture, self.health_probe.verdict,
             self.lease_renewer.verdict, settings.metrics())
         self.report_section = report.ReportSection(
-            status_server.TITLE, self.status_server.report)
+            report.TITLE, self.status_server.report)
 
     def _tasks(self):
         """Return name -> (function, seconds between two runs)."""

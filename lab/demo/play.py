@@ -11,6 +11,7 @@ from lab import errors
 SERVERS = 6
 LEAD = 4.0      # seconds before the first event that the picture shows
 REST = 30.0     # seconds until a request that waited must be over
+SEEN = 30.0     # seconds until the databases show what nova's API shows
 
 #: The event by which nova writes down that a compute reboots a server.
 REBOOTING = 'compute_reboot_instance'
@@ -141,7 +142,7 @@ class Play:
                     f'{fault}; look at tools/lab logs {host}')
         recorder.wait_for(
             lambda seen: all(uuid in seen.instance_of for uuid in servers),
-            REST, 'nova writing down the servers')
+            SEEN, 'nova writing down the servers')
 
     def _hosts(self):
         """{name of a server that was on the dead compute: its compute}."""

@@ -148,11 +148,11 @@ def missing_since(
 
 
 def lost(
-    absences: Mapping[SentBuild, Missing], now: float
+    missing: Mapping[SentBuild, Missing], now: float
 ) -> frozenset[SentBuild]:
     """Return the builds that will not arrive any more."""
     return frozenset(
-        build for build, since in absences.items()
+        build for build, since in missing.items()
         if now - since.seen >= (
             LOST_AFTER if since.seen - since.mine >= LOST_AFTER
             else LOST_AFTER_MOVED))

@@ -15,8 +15,7 @@ from nova_ironic_multihost.telemetry import report
 
 LOG = logging.getLogger(__name__)
 
-TITLE = report.TITLE
-
+#: This package, for its version.
 DISTRIBUTION = 'nova-ironic-multihost'
 
 

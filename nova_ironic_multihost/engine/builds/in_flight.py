@@ -44,7 +44,7 @@ class InFlightBuilds:
         # Only the timer uses these.
         self._own_nodes: Mapping[str, float] = {}
         self._noted_before = False
-        self._absences: Mapping[SentBuild, rules.Missing] = {}
+        self._missing: Mapping[SentBuild, rules.Missing] = {}
 
     def begin(self, instance: str) -> None:
         """Note that a build has come; it runs or waits for its turn."""
@@ -71,15 +71,15 @@ class InFlightBuilds:
         recorded = self._auditor.recorded
         if recorded is None:
             return
-        before, self._absences = self._absences, {}
+        before, self._missing = self._missing, {}
         now = self._clock()
         self._note_nodes(recorded, now)
         builds = self._builds.unclaimed()
         if self._absent(builds):
             self._builds.receive()
-        self._absences = rules.missing_since(
+        self._missing = rules.missing_since(
             before, self._absent(builds), self._own_nodes, now)
-        lost = self._still_mine(rules.lost(self._absences, now))
+        lost = self._still_mine(rules.lost(self._missing, now))
         ended = [build for build in sorted(
             lost, key=lambda build: build.instance) if self._end(build)]
         if ended:

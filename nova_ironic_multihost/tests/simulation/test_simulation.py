@@ -1214,6 +1214,28 @@ class SimulationTest(unittest.TestCase):
                     state.fence(forced_down=False, index=2)
                 state.teardown()
 
+    def test_late_writes_of_a_takeover_that_was_done_by_the_next_ones(self):
+        """They mark and move the taker's own instance once more.
+
+        Found by 20,000 examples: a fault of the judge.
+        """
+        state = Simulation()
+        state.begin(number=3, nodes=4, limit=1, delay=0, started=True,
+                    zones=[], when='forced_down')
+        state.lose(faults=['lost'], index=0)
+        state.die_and_be_fenced(
+            back=False, builds=False, faults=[], index=1, operate=True,
+            order=[(0, 1), (0, 1), (0, 28), (3, 37)], servers=3)
+        state.audit(index=0)
+        state.outage(index=0, other=0)
+        state.mend()
+        state.die_and_be_fenced(
+            back=False, builds=False, faults=['later', 'dropped', 'later'],
+            index=6, operate=False, order=[(0, 1), (0, 1)], servers=1)
+        state.restart(audits=0, closed=False, index=0, ticks=0)
+        self.assertEqual(2, len(state.world.late))
+        state.teardown()
+
     def test_host_that_joins_and_is_disabled_between_two_audits(self):
         """It has taken nodes meanwhile, and the old owner sees none of that.
 

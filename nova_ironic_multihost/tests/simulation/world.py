@@ -644,7 +644,8 @@ class World:
         instance = self.instances[uuid]
         if instance.deleted or instance.task != taking:
             return False
-        if instance.host != before:
+        # Its own, by a write that is late, changes nothing.
+        if instance.host not in (before, host):
             self.breach(f'G6: {host} took {instance}, which another had '
                         'taken before')
         if not self._arriving:

@@ -32,8 +32,8 @@ from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.builds import build_backups
+from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import build_retry
-from nova_ironic_multihost.engine.builds import guard
 from nova_ironic_multihost.engine.builds import in_flight
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine.builds import request_facts
@@ -123,7 +123,7 @@ class DriverService:
             self.auditor, self.tracker, self.nodes.acquire)
 
     def _make_builds(self, driver, virtapi):
-        self.guard = guard.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             CONF.host, self.auditor.sources, settings.patience,
             passing=errors.passing,
             refused=lambda: self.recorder.count(Event.REFUSED))

@@ -93,7 +93,7 @@ class GuardedSave:
     It fails as nova's does, with UnexpectedTaskStateError, if nova expects
     another task state; and ends the build if the instance was built.
 
-    :param guard: :class:`.engine.builds.guard.OperationGuard`.
+    :param guard: :class:`.engine.builds.build_guard.BuildGuard`.
     :ivar waits: whether it may wait for an answer.
     """
 

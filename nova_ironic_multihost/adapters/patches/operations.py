@@ -2,8 +2,8 @@
 
 """nova's operations on instances, and the layers that ask the guard first.
 
-The guard is :class:`nova_ironic_multihost.engine.builds.guard.OperationGuard`,
-and for layers see :mod:`.handlers`.
+The guard is :class:`.engine.builds.build_guard.BuildGuard`; for layers see
+:mod:`.handlers`.
 """
 
 import contextlib

@@ -29,9 +29,6 @@ LOG = logging.getLogger(__name__)
 #: Seconds between two tries while a service does not answer.
 PAUSE = 5
 
-#: Times to ask placement for the allocation of a build; it may lag behind.
-ASKED = 3
-
 
 class Cancelled(BaseException):
     """End an operation: another host has its instance.
@@ -60,8 +57,8 @@ class OperationGuard:
     """Lets in operations on the instances of one compute service.
 
     ``act`` is the operation; an instance has ``uuid`` and ``node``. If a
-    service does not answer, methods but :meth:`build` and :meth:`clean_up`
-    raise its error, and nothing is done.
+    service does not answer, methods but :meth:`clean_up` and
+    :meth:`.BuildGuard.build` raise its error, and nothing is done.
 
     :param sources: an :class:`.engine.base.ports.Sources`.
     :param patience: returns the seconds that one operation may wait in all.
@@ -123,69 +120,6 @@ class OperationGuard:
         self._thread.patience_left = None
         with self._noted(instance.uuid):
             return self._operate(name, instance, act, otherwise, patient)
-
-    def build(self, name, instance, act, node, otherwise,
-              adopt=lambda: False, failed=lambda _: False,
-              renew=lambda: None, later=None):
-        """Carry out a build, unless it is done or on another host.
-
-        Only this thread knows of it, so it waits until the service stops.
-
-        :param adopt: takes the node and this instance from a dead host;
-            returns whether it may have taken anything.
-        :param failed: whether a result means that nova frees the node.
-        :param renew: undoes an interrupted attempt; called again if it raises.
-        :param later: answers for a failed build that is carried out later from
-            its copy; None to raise its error.
-        """
-        if self._inside:
-            return act()
-
-        def is_refused():
-            # adopt() may have taken this very instance.
-            if self._is_outdated(instance, node) or (
-                    adopt() and self._is_outdated(instance, node)):
-                return True
-            if self._thread.left_over:
-                LOG.info('An interrupted attempt to build instance '
-                         '%(instance)s is undone.',
-                         {'instance': instance.uuid})
-                renew()
-            return False
-
-        def act_for_this_host():
-            self._thread.building = True
-            self._thread.claim = BuildStage.NONE
-            self._thread.node = node
-            try:
-                return act_or_leave()
-            finally:
-                self._thread.building = False
-
-        def act_or_leave():
-            try:
-                result = act()
-            except Exception as exc:
-                self.note_unfinished(instance.uuid)
-                if self._is_begun_elsewhere(name, instance, unknown=False):
-                    return otherwise()
-                if later is None or self._is_given_up(instance) or not (
-                        self._passing(exc, False)
-                        or self._claim is BuildStage.SCHEDULED):
-                    raise
-                LOG.warning(
-                    'The build of instance %(instance)s has failed, as it '
-                    'cannot be written down: %(exc)s. It is carried out later '
-                    'if there is a copy of it. Are nova-conductor and its '
-                    'database up?', {'instance': instance.uuid, 'exc': exc})
-                return later()
-            return (otherwise() if failed(result)
-                    and self._is_begun_elsewhere(name, instance) else result)
-
-        self._thread.patience_left = math.inf
-        with self._noted(instance.uuid):
-            return self._operate(
-                name, instance, act_for_this_host, otherwise, True, is_refused)
 
     def _operate(self, name, instance, act, otherwise, patient,
                  is_refused=None):
@@ -303,84 +237,6 @@ class OperationGuard:
     def hurried(self):
         """Whether the sender waits for this thread's operation."""
         return self._inside and not self._thread.patient
-
-    def claim(self, name, instance, act):
-        """Claim the node of a build, unless another host has begun it.
-
-        nova writes the claim without a check, under a lock that other threads
-        wait for. So this method does not wait for an answer.
-
-        :raises Cancelled: another host has begun the build.
-        """
-        if not self.building:
-            return act()
-        self._thread.claim = BuildStage.BEGUN
-        if self._is_begun_elsewhere_now(instance):
-            raise self._cancelled(_left_to_owner(name))
-        result = act()
-        self._thread.claim = BuildStage.HELD
-        return result
-
-    def has_node(self):
-        """Return whether the build's node has no record of another host.
-
-        nova's tracker still has a node that another host took during a pause.
-        """
-        node = self._thread.node
-        return node is None or self._owner(node) in (None, self._host)
-
-    def give_back(self, name, instance, act, patient=False):
-        """Undo :meth:`claim`, as the build failed; see :meth:`clean_up`."""
-        def act_and_have_none():
-            # Before the call, as its answer may be lost.
-            self._thread.claim = BuildStage.RETURNED
-            return act()
-
-        return self.clean_up(name, instance, act_and_have_none, patient)
-
-    def note_scheduled(self):
-        """Note that nova sends this thread's build to the scheduler."""
-        self._thread.claim = BuildStage.SCHEDULED
-
-    def persist(self, name, instance, act, again):
-        """Write something, and retry while the service does not answer.
-
-        The retries end with the time that an operation may wait. A host that
-        took the build over writes the same.
-
-        :param again: replaces ``act`` when an earlier try may have written.
-        :raises Cancelled: another host has the instance.
-        :raises Exception: it may not be written.
-        """
-        warned = False
-        while True:
-            before = self._clock()
-            try:
-                if not warned:
-                    return act()
-                if not self._has_moved(instance):
-                    return again()
-            except Exception as exc:
-                if not self._passing(exc, False):
-                    raise
-                if self._patience_left is None:
-                    self._thread.patience_left = self._patience()
-                self._thread.patience_left -= self._clock() - before
-                if self._patience_left <= 0 or self._ending.is_set():
-                    raise
-                if not warned:
-                    warned = True
-                    LOG.warning(
-                        '%(name)s of instance %(instance)s waits, for up to '
-                        '%(seconds)d s, as it cannot be written how far it '
-                        'is: %(exc)s. If that lasts: are nova-conductor and '
-                        'its database up?',
-                        {'name': name, 'instance': instance.uuid, 'exc': exc,
-                         'seconds': self._patience_left})
-                self._sleep(PAUSE)
-                self._thread.patience_left -= PAUSE
-            else:
-                raise self._cancelled(_left_to_owner(name))
 
     def leave(self, name):
         """Raise Cancelled: end the operation without cleaning up."""
@@ -551,60 +407,6 @@ class OperationGuard:
     def _is_elsewhere(self, instance):
         state = self._thread.state = self._instance_state(instance)
         return builds.elsewhere(state, self._host)
-
-    def _is_outdated(self, instance, node):
-        state = self._thread.state = self._instance_state(instance)
-        self._thread.left_over = builds.left_over(state)
-
-        def allocated():
-            return any(self._has_allocated(instance, node, attempt)
-                       for attempt in range(ASKED))
-
-        return builds.outdated(state, node, self._host, allocated)
-
-    def _is_begun_elsewhere(self, name, instance, unknown=True):
-        """Return whether a build has failed as another host has begun it.
-
-        :param unknown: the answer if nova gives none. The copy of a build that
-            has ended with an error is kept in any case.
-        """
-        try:
-            return self._patiently(
-                name, f'instance {instance.uuid}',
-                lambda: self._is_begun_elsewhere_now(instance))
-        except Exception as exc:  # noqa: BLE001
-            LOG.warning('The build of instance %(instance)s has failed, and '
-                        'nova does not say on which host it is: %(exc)s. If '
-                        'it stays in BUILD, delete it.',
-                        {'instance': instance.uuid, 'exc': exc})
-            return unknown
-
-    def _is_begun_elsewhere_now(self, instance):
-        return builds.begun_elsewhere(
-            self._sources.instance_states(
-                [instance.uuid]).get(instance.uuid),
-            self._host, self._claim)
-
-    def _has_moved(self, instance):
-        try:
-            state = self._instance_state(instance)
-        except TakeoverInProgress:
-            return True
-        return builds.elsewhere(state, self._host, self._claim)
-
-    def _is_given_up(self, instance):
-        with contextlib.suppress(Exception):
-            return builds.given_up(self._instance_state(instance))
-        return False
-
-    def _has_allocated(self, instance, node, attempt):
-        if attempt:
-            self._sleep(PAUSE)
-        consumers = self._sources.consumers(node)
-        if consumers is None:
-            raise NoAnswer('placement does not say who has allocated its '
-                           'node')
-        return instance.uuid in consumers
 
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():

@@ -38,6 +38,7 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
+from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import guard as guards
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import takeover
@@ -246,7 +247,7 @@ class SeamTestCase(base.BaseTestCase):
         self.manager = Endpoint(
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'me', sources, passing=errors.passing)
         self.evacuated = []
         self.failed = []

@@ -310,12 +310,20 @@ class InsidesTestCase(base.BaseTestCase):
 
     def test_private_attributes_of_others(self):
         listed = {row.label for row in table.ROWS} | {'_NODE_FIELDS'}
+        defined = {path: {node.name for node in ast.walk(source) if isinstance(
+            node, (ast.FunctionDef, ast.ClassDef))} | {
+                node.attr for node in ast.walk(source)
+                if isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)}
+            for path, source in self.sources.items()}
+        ours = {node.name: path for path, source in self.sources.items()
+                for node in ast.walk(source) if isinstance(node, ast.ClassDef)}
         for path, source in self.sources.items():
-            mine = {node.name for node in ast.walk(source) if isinstance(
-                node, (ast.FunctionDef, ast.ClassDef))} | {
-                    node.attr for node in ast.walk(source)
-                    if isinstance(node, ast.Attribute)
-                    and isinstance(node.ctx, ast.Store)}
+            # And those of a base class in another module.
+            mine = defined[path].union(*(
+                defined[ours[base.attr]] for node in ast.walk(source)
+                if isinstance(node, ast.ClassDef) for base in node.bases
+                if isinstance(base, ast.Attribute) and base.attr in ours))
             for node in ast.walk(source):
                 if (isinstance(node, ast.Attribute)
                         and node.attr.startswith('_')

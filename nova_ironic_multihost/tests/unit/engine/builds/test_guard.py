@@ -7,6 +7,7 @@ import types
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import guard as guards
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import builds
@@ -48,7 +49,7 @@ class GateTestCase(base.BaseTestCase):
         super().setUp()
         self.sources = Sources()
         self.refused = []
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'Me', self.sources, refused=lambda: self.refused.append(1))
         self.done = []
 
@@ -100,7 +101,7 @@ class GateTestCase(base.BaseTestCase):
     def wait_for_conductor(self, back, patience=300):
         self.now, self.back = 0, back
         self.sources.error = TimeoutError('no conductor')
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'Me', self.sources, lambda: patience, lambda: self.now,
             self.sleep, lambda exc, again: isinstance(exc, TimeoutError),
             lambda: self.refused.append(1))
@@ -896,7 +897,7 @@ class GateTestCase(base.BaseTestCase):
         return self.operate(clean_up if write else delete)
 
     def test_a_delete_that_nobody_answered_is_left_to_be_repeated(self):
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'me', self.sources,
             passing=lambda exc, again: (
                 isinstance(exc, TimeoutError) and not again))
@@ -915,7 +916,7 @@ class GateTestCase(base.BaseTestCase):
                 self.done.clear()
 
     def test_a_delete_that_is_repeated_fails_in_the_end(self):
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'me', self.sources, passing=lambda exc, again: not again)
         with self.guard.repeating():
             self.assertRaises(TimeoutError, self.fail_to_delete,
@@ -925,7 +926,7 @@ class GateTestCase(base.BaseTestCase):
             self.fail_to_delete(TimeoutError(), 'deleting', False))
 
     def test_who_repeats_hears_that_nobody_answers(self):
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'me', self.sources,
             passing=lambda exc, again: isinstance(exc, TimeoutError))
 
@@ -943,7 +944,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_what_is_half_deleted_is_left_to_be_repeated(self):
         """nova would set it to ERROR."""
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'me', self.sources, passing=lambda exc, again: True)
 
         def fail():
@@ -992,7 +993,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_a_delete_that_is_part_of_nothing_fails(self):
         """Whoever repeats it is told: nova's reaper, its start."""
-        self.guard = guards.OperationGuard(
+        self.guard = build_guard.BuildGuard(
             'me', self.sources, passing=lambda exc, again: True)
 
         def fail():

@@ -135,6 +135,9 @@ class Reason(enum.Enum):
 #: The node is mine because of an instance of this host.
 SERVED = frozenset({Reason.INSTANCE_HERE, Reason.TAKEN_OVER})
 
+#: Reasons of free nodes that this host will own in a moment.
+COMING = frozenset({Reason.ADOPTION_WAITS, Reason.UNANSWERED})
+
 #: The node will be mine as soon as a limit allows it or placement answers.
 WAITING = frozenset({
     Reason.ADOPTION_WAITS, Reason.INSTANCE_WAITS, Reason.UNANSWERED})
@@ -448,3 +451,14 @@ def count_reasons(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
     for reason in reasons.values():
         counts[reason] += 1
     return counts
+
+
+def served(reasons: Mapping[str, Reason]) -> frozenset[str]:
+    """Return the nodes with servers here: no build needs their bodies."""
+    return frozenset(node for node, reason in reasons.items()
+                     if reason in SERVED)
+
+
+def coming(reasons: Mapping[str, Reason]) -> list[str]:
+    """Return nodes to own in a moment; one listing will read them all."""
+    return [node for node, reason in reasons.items() if reason in COMING]

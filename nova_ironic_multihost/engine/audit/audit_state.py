@@ -2,6 +2,8 @@
 
 """Values that audits read and replace; immutable."""
 
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import types
@@ -73,6 +75,32 @@ class Audit:
         default_factory=lambda: types.MappingProxyType({}))
     at_rest: frozenset[str] = frozenset()
 
+    def merged(self, reasons: Mapping[str, Reason],
+               records: Mapping[str, Record], mine: Mapping[str, NodeRow],
+               taken_over: Mapping[str, str | None] | None = None,
+               at_rest: frozenset[str] = frozenset()) -> 'Audit':
+        """Return this with newer results of some nodes."""
+        others = {node: known for node, known in self.nodes.items()
+                  if node not in reasons}
+        return dataclasses.replace(
+            self,
+            reasons=types.MappingProxyType({**self.reasons, **reasons}),
+            nodes=types.MappingProxyType({**others, **mine}),
+            owners=types.MappingProxyType({
+                **{node: self.owners[node] for node in others},
+                **{node: records[node].owner if node in records else None
+                   for node in mine}}),
+            records=(*(record for record in self.records
+                       if record.node not in reasons),
+                     *(records[node] for node in mine if node in records)),
+            # A deleted node may have been enrolled again.
+            deleted=self.deleted.difference(reasons),
+            recent=self.recent.union(
+                node for node in mine if node in records
+                and records[node].owner != self.view.host),
+            taken_over=types.MappingProxyType(dict(taken_over or {})),
+            at_rest=at_rest)
+
 
 @dataclasses.dataclass(frozen=True)
 class AuditState:
@@ -115,3 +143,19 @@ class AuditState:
     providers_to_delete: frozenset[str] = frozenset()
     recent: tuple[frozenset[str], ...] = ()
     over: frozenset[tuple[HostKey, str]] = frozenset()
+
+    def with_taken(self, has: Callable[[str], bool]) -> 'AuditState':
+        """Return this plus nodes taken since that the tracker holds."""
+        standing = self.standing
+        if standing is None or not self.recent:
+            return self
+        return dataclasses.replace(self, standing=dataclasses.replace(
+            standing, my_nodes=standing.my_nodes.union(
+                filter(has, self.recent[0]))))
+
+    def with_unsettled(self, nodes: Iterable[str]) -> 'AuditState':
+        """Return this so that the next audit decides these nodes."""
+        standing = self.standing
+        return dataclasses.replace(
+            self, standing=standing and dataclasses.replace(
+                standing, unsettled=standing.unsettled.union(nodes)))

@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 from concurrent import futures
@@ -23,6 +22,8 @@ from nova_ironic_multihost.engine.audit.audit_state import RECENT
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import collect
 from nova_ironic_multihost.engine.audit import decide
+from nova_ironic_multihost.engine.audit import peer_services
+from nova_ironic_multihost.engine.audit.peer_services import HeartbeatLog
 from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import Sources
@@ -33,7 +34,6 @@ from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import incremental
-from nova_ironic_multihost.rules.liveness import Outages
 from nova_ironic_multihost.rules.mirror import Mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
@@ -43,11 +43,6 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
-from nova_ironic_multihost.rules.stop_marker import StopMarkers
-from nova_ironic_multihost.rules import takeover
-
-#: Reasons of free nodes that this host will own in a moment.
-_COMING = frozenset({Reason.ADOPTION_WAITS, Reason.UNANSWERED})
 
 LOG = logging.getLogger(__name__)
 
@@ -61,12 +56,8 @@ class Auditor:
     nova's audits, its calls of the driver and the peer poll are different
     threads. ``_lock`` is held from the first read that a new ``last`` or
     ``_state`` depends on until both are replaced, but for the listing of
-    Ironic and the first read of records. ``_outages_lock`` guards
-    ``_outages``, ``_heartbeats_read`` and ``_stop_markers``, so that an idle
-    peer poll waits for no audit; no I/O while it is held. The values are
-    immutable, so readers need no lock. Only the peer poll notes which hosts
-    are down: each audit asks about different peers, so it cannot measure for
-    how long.
+    Ironic and the first read of records. The values are immutable, so readers
+    need no lock.
     """
 
     def __init__(self, sources: Sources, writes: Writes, reader: Lister,
@@ -75,6 +66,7 @@ class Auditor:
                      lambda: futures.ThreadPoolExecutor(1)),
                  recorder: Metrics | None = None) -> None:
         self.sources = sources
+        self.heartbeats = HeartbeatLog(sources, clock)
         self.last: Audit | None = None
         self._writes = writes
         self._reader = reader
@@ -83,12 +75,6 @@ class Auditor:
         self._recorder = recorder or Metrics(clock)
         self._lock = threading.Lock()
         self._state = AuditState()
-        self._outages_lock = threading.Lock()
-        self._outages = Outages()
-        self._heartbeats_read: float | None = None
-        self._stop_markers = StopMarkers()
-        # Replaced by each peer poll.
-        self._seen_hosts: tuple[str, ...] = ()
         self._notices = operator_log.Notices(clock)
         # When peers may last have taken nodes of this host.
         self._doubted: float | None = None
@@ -148,81 +134,30 @@ class Auditor:
     def read_view(self, settings: Settings, hosts: Iterable[str] = ()
                   ) -> peers.View:
         """Read the compute services and note their heartbeats."""
-        begun = self._clock()
-        known = collect.services(self.sources, settings, hosts)
-        host = host_key(settings.host)
-        with self._outages_lock:
-            # Another thread may have noted a newer answer.
-            if self._heartbeats_read is None or begun >= self._heartbeats_read:
-                self._heartbeats_read = self._clock()
-                self._outages = self._outages.read(
-                    known, host, self._heartbeats_read, settings.heartbeats)
-            outages = self._outages
-        view = collect.view(outages.judged(known, host),
-                            self._state_now(settings), settings)
-        if outages.paused or not view.member(host):
+        known, outages = self.heartbeats.read(settings, hosts)
+        view = peer_services.view(
+            outages.judged(known, host_key(settings.host)),
+            self._state_now(settings), settings)
+        if outages.paused or not view.member(view.host):
             self.doubt()
             if outages.own is not None:
                 self._disturbed = self._doubted
         return view
 
-    def listen(self, settings: Settings, hosts: Iterable[str],
-               often: bool) -> None:
-        """Note heartbeats in a slow peer poll, or this host seems paused.
-
-        :param often: the poll takes nodes, and reads none itself.
-        """
-        heard, periods = self._heartbeats_read, 0.5 if often else 1.5
-        if heard is not None and (
-                self._clock() - heard > periods * settings.heartbeats.period):
-            self.read_view(settings, hosts)
-
     def view_of_nova(self, settings: Settings, hosts: Iterable[str]
                      ) -> peers.View:
         """Read the compute services as nova's scheduler sees them."""
-        return collect.view(
-            collect.services(self.sources, settings, hosts),
+        return peer_services.view(
+            peer_services.services(self.sources, settings, hosts),
             self._state_now(settings), settings)
-
-    def live(self, host: str,
-             ask: Callable[[str], peers.ComputeService | None] | None
-             = None) -> bool:
-        """Whether a host lives, by ``ask`` or else ``sources.service``."""
-        service = (ask or self.sources.service)(host)
-        return service is not None and self._outages.lives(service)
 
     def preferences_now(self, settings: Settings,
                         like: ring.Preferences | None) -> ring.Preferences:
         """Return the ring as of now, ``like`` if equal; remember nothing."""
         starting = self.last is not None and self.last.view.starting
-        return collect.preferences_now(
-            self.sources, self._state_now(settings), settings, self._outages,
-            self._known_hosts(), starting, like)
-
-    def note_down(self, settings: Settings, view: peers.View
-                  ) -> frozenset[HostKey]:
-        """Note hosts down or stopping; return those to take over from."""
-        now = self._clock()
-        self._seen_hosts = view.hosts
-        with self._outages_lock:
-            self._outages = outages = self._outages.after(
-                view, now, settings.heartbeats)
-            self._stop_markers = self._stop_markers.after(view, now)
-        return takeover.eligible(
-            settings.policy, view, outages.lengths(now, settings.heartbeats))
-
-    def next_over(self, settings: Settings) -> float | None:
-        """Return seconds until the next stopping host is given up, or None."""
-        return self._stop_markers.next_over(
-            self._clock(), settings.heartbeats.down_time)
-
-    def note_poll(self, settings: Settings) -> bool:
-        """Note the end of a peer poll; True if too late to call hosts dead."""
-        now = self._clock()
-        with self._outages_lock:
-            late = self._outages.overdue(now, settings.heartbeats)
-            self._outages = self._outages.polled(now, settings.heartbeats)
-        return late
+        return peer_services.preferences_now(
+            self.sources, self._state_now(settings), settings,
+            self.heartbeats.outages, self._known_hosts(), starting, like)
 
     def refresh_ring(self, settings: Settings, starting: bool = False
                      ) -> None:
@@ -252,12 +187,17 @@ class Auditor:
         # Without the lock: a listing is slow, and failover must not wait.
         self.read(settings, settled)
         with self._lock:
-            self._remove_providers(settings.max_vanished_percent)
+            self._state = dataclasses.replace(
+                self._state, providers_to_delete=decide.remove_providers(
+                    self.sources, self._writes, self._reader,
+                    self._state.providers_to_delete,
+                    self._state.records.keys(),
+                    settings.max_vanished_percent))
             begun = self._clock()
             seen_peers = self._read_peers(
                 settings, self._known_hosts(), starting=not settled)
             gathered = collect.all_nodes(
-                self.sources, _with_taken(self._state_now(settings), has),
+                self.sources, self._state_now(settings).with_taken(has),
                 settings, seen_peers, self._reader,
                 settled, self.last, self._clock(), self._doubted)
             decided = decide.decide(
@@ -278,34 +218,11 @@ class Auditor:
             then(audit)
         return audit
 
-    def _remove_providers(self, percent: int) -> None:
-        """Delete providers of gone nodes; nova tries that only once."""
-        listed = self._reader.mirror.nodes.keys()
-        if absence.too_few(self._state.records.keys(), listed, percent):
-            # Nor is it certain that Ironic lacks these.
-            return
-        leaving = self._state.providers_to_delete - listed
-        if leaving:
-            leaving -= {record.node for record
-                        in self.sources.records(sorted(leaving))}
-        try:
-            for node in sorted(leaving):
-                # It may have been enrolled again since the listing.
-                if (self._reader.node(node) is None
-                        and self._writes.remove_provider(node)):
-                    leaving -= {node}
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('Resource providers of %(count)d nodes that are gone '
-                      'are deleted later: %(exc)s',
-                      {'count': len(leaving), 'exc': exc})
-        self._state = dataclasses.replace(
-            self._state, providers_to_delete=leaving)
-
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
-        return collect.eligible(
+        return peer_services.eligible(
             self.sources, self._state_now(settings), settings, hosts,
-            self._known_hosts(), self._outages, self._clock())
+            self._known_hosts(), self.heartbeats.outages, self._clock())
 
     def _note_waiting(self, audit: Audit) -> None:
         self._recorder.note_pending(Pending.TURN, {
@@ -349,17 +266,18 @@ class Auditor:
             latest, *earlier = self._state.recent
             self._state = dataclasses.replace(
                 self._state, busy=decided.busy, refused=decided.refused,
-                standing=_unsettled(self._state.standing, decided.reasons),
-                recent=(latest.union(mine), *earlier))
+                recent=(latest.union(mine), *earlier)).with_unsettled(
+                    decided.reasons)
             # The tracker may be about to take nodes by the last audit.
-            found = {node: reason for node, reason in decided.reasons.items()
-                     if reason not in _COMING or not self.is_mine(node)}
+            found = {
+                node: reason for node, reason in decided.reasons.items()
+                if reason not in ownership.COMING or not self.is_mine(node)}
             reasons = {**last.reasons, **found}
-            self.last = _merged(
-                last, found, gathered.facts.records, self._rows(
+            self.last = last.merged(
+                found, gathered.facts.records, self._rows(
                     gathered.mirror, mine,
-                    {*last.nodes, *mine, *_coming(reasons)},
-                    _served(reasons)),
+                    {*last.nodes, *mine, *ownership.coming(reasons)},
+                    ownership.served(reasons)),
                 decided.taken_over, decided.at_rest)
             self._note_waiting(self.last)
             then(self.last, mine)
@@ -381,15 +299,13 @@ class Auditor:
                 in ownership.decide(gathered.facts).items()
                 if reason in incremental.AT_ONCE}
             mine = sorted(reasons)
-            served = _served(last.reasons) - reasons.keys()
-            self._state = dataclasses.replace(
-                self._state,
-                standing=_unsettled(self._state.standing, mine))
-            self.last = _merged(
-                last, reasons, {record.node: record
-                                for record in gathered.records},
+            served = ownership.served(last.reasons) - reasons.keys()
+            self._state = self._state.with_unsettled(mine)
+            self.last = last.merged(
+                reasons, {record.node: record for record in gathered.records},
                 self._rows(gathered.mirror, mine, {
-                    *last.nodes, *mine, *_coming(last.reasons)}, served))
+                    *last.nodes, *mine, *ownership.coming(last.reasons)},
+                    served))
             then(self.last, mine)
 
     @property
@@ -408,7 +324,7 @@ class Auditor:
 
         last = self.last
         return (ask(lambda node, instance: node in last.nodes
-                    or last.reasons.get(node) in _COMING)
+                    or last.reasons.get(node) in ownership.COMING)
                 if last is not None else self._read_first(
                     settings, settled, ask))
 
@@ -454,11 +370,11 @@ class Auditor:
 
     def _read_peers(self, settings: Settings, hosts: Iterable[str] = (),
                     starting: bool = False, zones: bool = True
-                    ) -> collect.Peers:
+                    ) -> peer_services.Peers:
         """Read the compute services; remember the hash ring at once."""
-        seen_peers = collect.read_peers(
+        seen_peers = peer_services.read_peers(
             self.sources, self._state_now(settings), settings,
-            self._outages, hosts, starting, zones)
+            self.heartbeats.outages, hosts, starting, zones)
         self._state = dataclasses.replace(
             self._state, preferences=seen_peers.preferences)
         return seen_peers
@@ -469,14 +385,13 @@ class Auditor:
         A new peer that is stopping would lose its nodes if left out.
         """
         audited = self.last.view.hosts if self.last else ()
-        return [*dict.fromkeys([*self._seen_hosts, *audited])]
+        return [*dict.fromkeys([*self.heartbeats.hosts, *audited])]
 
     def _state_now(self, settings: Settings) -> AuditState:
         """Return the state, with what other threads have noted since."""
         state = self._state
         return dataclasses.replace(
-            state, over=self._stop_markers.over(
-                self._clock(), settings.heartbeats.down_time),
+            state, over=self.heartbeats.over(settings),
             audits=(0 if incremental.in_doubt(state.begun, self._disturbed)
                     else state.audits),
             barred=types.MappingProxyType({
@@ -563,8 +478,10 @@ class Auditor:
                     if not incremental.reason_lasts(node, reason, facts)),
                 before.turn + 1 if before else 0),
             partition_labels=types.MappingProxyType(labels),
-            busy=_still_there(decided.busy, decided),
-            refused=_still_there(decided.refused, decided),
+            busy=tuple(node for node in decided.busy
+                       if node in decided.reasons),
+            refused=tuple(node for node in decided.refused
+                          if node in decided.reasons),
             absences=gathered.absences,
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
@@ -579,63 +496,3 @@ def _reasons(last: Audit | None, mirror: Mirror,
         del reasons[node]
     reasons.update(decided)
     return reasons
-
-
-def _with_taken(state: AuditState, has: Callable[[str], bool]) -> AuditState:
-    """Return the state plus nodes taken since that the tracker holds."""
-    standing = state.standing
-    if standing is None or not state.recent:
-        return state
-    return dataclasses.replace(state, standing=dataclasses.replace(
-        standing, my_nodes=standing.my_nodes.union(
-            filter(has, state.recent[0]))))
-
-
-def _served(reasons: Mapping[str, Reason]) -> frozenset[str]:
-    """Return the nodes with servers here: no build needs their bodies."""
-    return frozenset(node for node, reason in reasons.items()
-                     if reason in ownership.SERVED)
-
-
-def _coming(reasons: Mapping[str, Reason]) -> Iterator[str]:
-    """Return nodes to own in a moment; one listing will read them all."""
-    return (node for node, reason in reasons.items()
-            if reason in _COMING)
-
-
-def _still_there(nodes: tuple[str, ...], decided: decide.Decision
-           ) -> tuple[str, ...]:
-    return tuple(node for node in nodes if node in decided.reasons)
-
-
-def _unsettled(standing: incremental.LastAudit | None, nodes: Iterable[str]
-               ) -> incremental.LastAudit | None:
-    """Make the next audit decide these nodes."""
-    return standing and dataclasses.replace(
-        standing, unsettled=standing.unsettled.union(nodes))
-
-
-def _merged(last: Audit, reasons: Mapping[str, Reason],
-            records: Mapping[str, Record], mine: Mapping[str, NodeRow],
-            taken_over: Mapping[str, str | None] | None = None,
-            at_rest: frozenset[str] = frozenset()) -> Audit:
-    others = {node: known for node, known in last.nodes.items()
-              if node not in reasons}
-    return dataclasses.replace(
-        last,
-        reasons=types.MappingProxyType({**last.reasons, **reasons}),
-        nodes=types.MappingProxyType({**others, **mine}),
-        owners=types.MappingProxyType({
-            **{node: last.owners[node] for node in others},
-            **{node: records[node].owner if node in records else None
-               for node in mine}}),
-        records=(*(record for record in last.records
-                   if record.node not in reasons),
-                 *(records[node] for node in mine if node in records)),
-        # A deleted node may have been enrolled again.
-        deleted=last.deleted.difference(reasons),
-        recent=last.recent.union(
-            node for node in mine if node in records
-            and records[node].owner != last.view.host),
-        taken_over=types.MappingProxyType(dict(taken_over or {})),
-        at_rest=at_rest)

@@ -3,10 +3,8 @@
 """Collecting facts: each is read once, in the order in which it is needed.
 
 :func:`all_nodes`, :func:`nodes_of_hosts` and :func:`changed_nodes` begin with
-different nodes. Shared parameters: ``hosts`` were seen before, as nova lists
-only enabled services; ``outages`` were noted by the peer poll; ``reader`` has
-listed Ironic's nodes; ``now`` is in monotonic seconds; ``starting`` is
-:attr:`.peers.View.starting`.
+different nodes. Shared parameters: ``reader`` has listed Ironic's nodes;
+``now`` is in monotonic seconds.
 """
 
 import collections
@@ -23,13 +21,15 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.audit.peer_services import Peers
+from nova_ironic_multihost.engine.audit.peer_services import Services
+from nova_ironic_multihost.engine.audit.peer_services import with_hosts
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.listing.lister import FAILURES
 from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
-from nova_ironic_multihost.rules.liveness import Outages
 from nova_ironic_multihost.rules.mirror import Mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Facts
@@ -41,7 +41,6 @@ from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
@@ -52,20 +51,6 @@ SAMPLE = 8
 #: Audits with samples until all records of a member are read: by then it can
 #: hardly have many, and nova returns them in one reply.
 SAMPLES = 8
-
-Services = tuple[peers.ComputeService, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Peers:
-    """The services, the view of them and the hash ring, as of one moment."""
-
-    services: Services
-    view: peers.View
-    preferences: ring.Preferences
-    host_aggregates: aggregates.KnownAggregates
-    outages: Outages
-
 
 @dataclasses.dataclass(frozen=True)
 class Collected:
@@ -91,87 +76,6 @@ class Collected:
     absences: absence.Absences = absence.Absences()
     unlisted: Mapping[str, NodeRow] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
-
-
-def services(sources: Sources, settings: Settings,
-             hosts: Iterable[str] = (), starting: bool = False) -> Services:
-    """Read the services, with one request more for each disabled host."""
-    known = _with_services_of(
-        sources, tuple(sources.services()), [settings.host, *hosts])
-    return (_with_new_services(sources, known, settings.host) if starting
-            else known)
-
-
-def view(known: Services, memory: AuditState, settings: Settings,
-         starting: bool = False) -> peers.View:
-    """Return the view of services from :meth:`.liveness.Outages.judged`."""
-    label = settings.partition.label
-    return peers.view(
-        known, settings.partition, settings.host,
-        other_partition_hosts=(
-            host for host, theirs in memory.partition_labels.items()
-            if theirs != label),
-        starting=starting, over=memory.over)
-
-
-def eligible(sources: Sources, memory: AuditState, settings: Settings,
-             hosts: Set[str], known: Iterable[str], outages: Outages,
-             now: float) -> frozenset[HostKey]:
-    """Read again from which dead hosts instances may be taken over."""
-    there = outages.judged(services(sources, settings, [*hosts, *known]),
-                           host_key(settings.host))
-    return takeover.eligible(
-        settings.policy, view(there, memory, settings),
-        outages.lengths(now, settings.heartbeats), map(host_key, hosts))
-
-
-def read_peers(sources: Sources, memory: AuditState, settings: Settings,
-               outages: Outages, hosts: Iterable[str] = (),
-               starting: bool = False, zones: bool = True) -> Peers:
-    """Read the compute services and make the hash ring of the members."""
-    known = outages.judged(
-        services(sources, settings, hosts, starting), host_key(settings.host))
-    seen = view(known, memory, settings, starting)
-    host_aggregates = (_host_aggregates(sources, memory) if zones
-                       else memory.host_aggregates)
-    preferences = ring.refreshed(
-        memory.preferences, _zones_of_members(seen, host_aggregates),
-        settings.points, settings.move_across_zones)
-    return Peers(known, seen, preferences, host_aggregates, outages)
-
-
-def _host_aggregates(
-    sources: Sources, memory: AuditState
-) -> aggregates.KnownAggregates:
-    known = memory.host_aggregates
-    try:
-        return known.after(sources.aggregates())
-    except Exception as exc:
-        if not known.read:
-            # nova logs only that the driver is not ready.
-            LOG.warning('Nothing is audited until the host aggregates can be '
-                        'read: %s', exc)
-            raise
-        LOG.debug('The last known host aggregates are used: %s', exc)
-        return known
-
-
-def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
-                    outages: Outages, hosts: Iterable[str], starting: bool,
-                    like: ring.Preferences | None) -> ring.Preferences:
-    """Read the services, make the ring of known zones; ``like`` if equal."""
-    known = outages.judged(
-        services(sources, settings, hosts, starting), host_key(settings.host))
-    return ring.same_or_new(
-        like, _zones_of_members(view(known, memory, settings, starting),
-                                memory.host_aggregates),
-        settings.points, settings.move_across_zones)
-
-
-def _zones_of_members(seen: peers.View, known: aggregates.KnownAggregates
-                      ) -> dict[HostKey, str | None]:
-    zones = aggregates.zones(known.aggregates)
-    return {host: zones.get(host) for host in seen.members}
 
 
 def all_nodes(sources: Sources, memory: AuditState, settings: Settings,
@@ -340,7 +244,7 @@ def changed_nodes(sources: Sources, memory: AuditState, settings: Settings,
         preferences=seen_peers.preferences)
     facts, mapped, audits = _facts(
         sources, memory, settings, seen_peers, inventory, states, {},
-        _with_judged(sources, seen_peers, seen_peers.services, [
+        with_hosts(sources, seen_peers, seen_peers.services, [
             state.host for state in states.values() if state.host]),
         True, now)
     return Collected(
@@ -354,7 +258,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
            records: Mapping[str, Record], known: Services, settled: bool,
            now: float) -> tuple[Facts, bool | None, int]:
     """Read services of owners; return these fields of :class:`Collected`."""
-    known = _with_judged(sources, seen_peers, known,
+    known = with_hosts(sources, seen_peers, known,
                          [record.host for record in records.values()])
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
@@ -381,53 +285,12 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
     return facts, mapped, audits
 
 
-def _with_judged(sources: Sources, seen_peers: Peers, known: Services,
-                 hosts: Iterable[str]) -> Services:
-    return seen_peers.outages.judged(
-        _with_services_of(sources, known, hosts), seen_peers.view.host)
-
-
-def _with_services_of(sources: Sources, known: Services,
-                      hosts: Iterable[str]) -> Services:
-    """Add services that nova did not list: disabled, or without nodes."""
-    keys = {service.key for service in known}
-    missing = {host_key(host): host for host in hosts
-               if host_key(host) not in keys}
-    found = [sources.service(host) for host in missing.values()]
-    return known + tuple(
-        # Only this driver writes a stop marker.
-        dataclasses.replace(service, ironic=bool(service.stop_marker))
-        for service in found if service)
-
-
-def _with_new_services(sources: Sources, known: Services, host: str
-                       ) -> Services:
-    """Add the services that start for the first time, like this host.
-
-    Without records they do not see each other: each would create those of all
-    nodes. If one does not use Ironic, its share comes with the next audit.
-    """
-    mine = host_key(host)
-    # nova creates the services row late in the start of a service.
-    if any(one.key == mine and one.beat is not None for one in known):
-        return known
-    try:
-        new = {one.key: one for one in sources.new_services()
-               if one.key != mine}
-    except Exception as exc:  # noqa: BLE001
-        # This only saves creations of records; the start goes on.
-        LOG.debug('Services that start now are unknown: %s', exc)
-        return known
-    return (*(one for one in known if one.ironic or one.key not in new),
-            *new.values())
-
-
 def _instance_states(sources: Sources, seen_peers: Peers, inventory: Inventory
                      ) -> tuple[Mapping[str, InstanceState], Services]:
     """Return {uuid: state} of instances elsewhere, and known services."""
     wanted = ownership.foreign_instances(inventory)
     states = sources.instance_states(wanted) if wanted else {}
-    return types.MappingProxyType(states), _with_judged(
+    return types.MappingProxyType(states), with_hosts(
         sources, seen_peers, seen_peers.services,
         [state.host for state in states.values() if state.host])
 

@@ -16,6 +16,8 @@ from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.base.ports import Eligible
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.base.ports import Writes
+from nova_ironic_multihost.engine.listing.lister import Lister
+from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ownership
@@ -96,6 +98,32 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
                          for instance, state in states.items()}},
         frozenset(instance for instance, state in states.items()
                   if takeover.rests(state.vm_state, state.task_state)))
+
+
+def remove_providers(sources: Sources, writes: Writes, reader: Lister,
+                     gone: frozenset[str], recorded: Set[str], percent: int
+                     ) -> frozenset[str]:
+    """Delete providers of gone nodes, return those left.
+
+    nova tries that only once.
+    """
+    listed = reader.mirror.nodes.keys()
+    if absence.too_few(recorded, listed, percent):
+        # Nor is it certain that Ironic lacks these.
+        return gone
+    leaving = gone - listed
+    if leaving:
+        leaving -= {record.node for record in sources.records(sorted(leaving))}
+    try:
+        for node in sorted(leaving):
+            # It may have been enrolled again since the listing.
+            if reader.node(node) is None and writes.remove_provider(node):
+                leaving -= {node}
+    except Exception as exc:  # noqa: BLE001
+        LOG.debug('Resource providers of %(count)d nodes that are gone are '
+                  'deleted later: %(exc)s',
+                  {'count': len(leaving), 'exc': exc})
+    return leaving
 
 
 def in_use(sources: Sources, node: str) -> bool:

@@ -130,7 +130,7 @@ class Recheck:
         host = record.host
         return ownership.still_valid(
             reason, audit.owners.get(node), record.owner, audit.view.host,
-            lambda: self._auditor.live(host),
+            lambda: self._auditor.heartbeats.lives(host),
             lambda: sources.instance_states([instance]).get(
                 instance) if instance else None)
 
@@ -161,7 +161,8 @@ class Recheck:
         service = functools.cache(sources.service)
         found = [record for record in records if ownership.still_valid(
             Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
-            functools.partial(self._auditor.live, record.host, service),
+            functools.partial(
+                self._auditor.heartbeats.lives, record.host, service),
             lambda: None)]
         served = {record.node: audit.nodes[record.node].instance or ''
                   for record in found

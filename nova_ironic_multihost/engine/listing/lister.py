@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from collections.abc import Set
+import contextlib
 import dataclasses
 import datetime
 import math
@@ -123,25 +124,16 @@ class Lister:
         if not self._lock.acquire(blocking=not brief):
             return self.mirror
         try:
-            if brief:
-                self._listing = self._updated_briefly(
-                    partition, seconds, wanted)
-            else:
+            before = self._listing
+            if not brief:
                 with self._recorder.turn(Work.LISTING):
                     self._read_in_full(partition, seconds, wanted, often)
+            elif before is not None and before.partition == partition:
+                with contextlib.suppress(MarkerNotFound, InconsistentListing):
+                    self._listing = self._gone_on(before, seconds, wanted)
             return self.mirror
         finally:
             self._lock.release()
-
-    def _updated_briefly(self, partition: peers.Partition, seconds: float,
-                         wanted: Wanted) -> Listing | None:
-        before = self._listing
-        if before is None or before.partition != partition:
-            return before
-        try:
-            return self._gone_on(before, seconds, wanted)
-        except (MarkerNotFound, InconsistentListing):
-            return before
 
     def _read_in_full(self, partition: peers.Partition, seconds: float,
                       wanted: Wanted, often: bool) -> None:
@@ -181,8 +173,7 @@ class Lister:
     @property
     def mirror(self) -> Mirror:
         """Ironic's nodes as last read; empty before the first read."""
-        listing = self._listing
-        return listing.mirror if listing is not None else Mirror()
+        return self._listing.mirror if self._listing else Mirror()
 
     def node(self, node: str) -> NodeRow | None:
         """Read a node of any partition from Ironic; None if there is none."""
@@ -484,10 +475,8 @@ class Lister:
     def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
                 ) -> bool:
         """Whether the last of these nodes that exists was updated before."""
-        if since is None:
-            return False
-        touched = self._first(rows[::-1])
-        return touched is not None and touched < since
+        touched = self._first(rows[::-1]) if since is not None else None
+        return touched is not None and since is not None and touched < since
 
 
 def _others(total: int | None, mirror: Mirror) -> int | None:

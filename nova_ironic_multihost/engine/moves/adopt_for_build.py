@@ -56,7 +56,7 @@ class BuildAdopter:
         record = next(iter(sources.records([node])), None)
         if record is None or record.owner == host_key(settings.host):
             return False
-        if self._auditor.live(record.host):
+        if self._auditor.heartbeats.lives(record.host):
             return False
 
         def take(audit: Audit, mine: list[str]) -> None:

@@ -187,7 +187,7 @@ class PeerPoller:
     def pause(self, settings: Settings) -> float:
         """Seconds between starts of polls; fewer to give up a stopped host."""
         period = settings.heartbeats.period
-        over = self._auditor.next_over(settings)
+        over = self._auditor.heartbeats.next_over(settings)
         return period if over is None else min(period, max(1, over))
 
     def once(self, settings: Settings) -> peers.View:
@@ -203,7 +203,7 @@ class PeerPoller:
         view = self._read(settings)
         if self._auditor.last is None:
             return view
-        eligible = self._auditor.note_down(settings, view)
+        eligible = self._auditor.heartbeats.note_down(settings, view)
         self._view, self._eligible = view, eligible
         pulled, self._pulled = self._pulled, ()
         self._note_pulled(pulled)
@@ -215,7 +215,7 @@ class PeerPoller:
             self._busy = False
             # Also after a failure: the minutes of an audit are no gap in the
             # heartbeats that this host has seen.
-            late = self._auditor.note_poll(settings)
+            late = self._auditor.heartbeats.note_poll(settings)
         if late:
             eligible = frozenset()
         self._changes.done(view, due, eligible, waiting, hindered)
@@ -223,7 +223,8 @@ class PeerPoller:
 
     def listen(self, settings: Settings) -> None:
         """Note the heartbeats during a long poll, from another thread."""
-        self._auditor.listen(settings, self._known(), self._busy)
+        if self._auditor.heartbeats.due(settings, self._busy):
+            self._auditor.read_view(settings, self._known())
 
     def may_close(self, settings: Settings) -> bool:
         """Return :func:`.stop_marker.may_close`, asking nova now."""

@@ -139,8 +139,8 @@ class Computes:
         service = getattr(self.manager(host).driver, 'service', None)
         if service:
             auditor = service.auditor
-            known = auditor._outages
-            auditor._outages = dataclasses.replace(
+            known = auditor.heartbeats.outages
+            auditor.heartbeats.outages = dataclasses.replace(
                 known, beats={**known.beats, **self._lost},
                 dead=known.dead.union(self._lost))
 

@@ -690,7 +690,7 @@ class Process:
             host for (host, words), since in self.sources.stop_markers.items()
             if services[host].stop_marker == words
             and self._world.clock - since >= worlds.DOWN_TIME
-        ), self.auditor._outages.dead
+        ), self.auditor.heartbeats.outages.dead
 
     def took(self):
         """It takes a node, by a write that may have been under way."""

@@ -877,7 +877,8 @@ class LookTestCase(DriverTestCase):
         timers = self.driver.service.tasks._timers
         before = {name: one._seconds() for name, one in timers.items()}
         self.patch(
-            self.driver.service.auditor, 'next_over', lambda settings: 0)
+            self.driver.service.auditor.heartbeats, 'next_over',
+            lambda settings: 0)
         self.assertEqual({**before, 'peer_poll': 1}, {
             name: one._seconds() for name, one in timers.items()})
         self.assertEqual(10, before['peer_poll'])

@@ -44,9 +44,10 @@ class BudgetsTestCase(base.BaseTestCase):
 
     def test_what_has_grown(self):
         status, out = self.run_on(
-            '[budget.all]\nfiles = ["*.py"]\nlines = 4\n')
+            '[budget.all]\nfiles = ["*.py"]\nlines = 4\nlongest = 2\n')
         self.assertEqual(1, status)
         self.assertIn('all: 5 lines, 4 may be: make it smaller', out)
+        self.assertIn('all: 3 longest, 2 may be: make it smaller', out)
 
     def test_what_is_hard_to_read(self):
         status, out = self.run_on(

@@ -773,7 +773,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         auditor, settings = self.auditors['b'], audit_state.Settings('b')
 
         def look():
-            auditor.note_down(settings, auditor.read_view(settings))
+            auditor.heartbeats.note_down(settings, auditor.read_view(settings))
 
         look()
         for host in 'abc':
@@ -810,9 +810,9 @@ class AuditHostsTestCase(cloud.AuditTestCase):
             self.beat(b=self.second - 1, a=self.second - 6,
                       c=self.second - 6)
             view = auditor.read_view(settings)
-            auditor.note_down(settings, view)
+            auditor.heartbeats.note_down(settings, view)
             self.assertEqual({'a', 'b', 'c'}, view.members)
-            self.assertTrue(auditor.live('a'))
+            self.assertTrue(auditor.heartbeats.lives('a'))
             self.assertNotIn(Reason.ADOPTED,
                              self.audit('b').reasons.values())
 
@@ -824,16 +824,16 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         for self.second in range(0, 80, 10):
             self.clock.now += 10
             self.beat(b=self.second, a=0, c=self.second)
-            auditor.note_down(settings, auditor.read_view(settings))
+            auditor.heartbeats.note_down(settings, auditor.read_view(settings))
         _, mine = self.audit_hosts('b', 'a')
         node = min(mine)
         self.cloud.owners[node] = 'a'
-        self.assertFalse(auditor.live('a'))
+        self.assertFalse(auditor.heartbeats.lives('a'))
         self.assertTrue(self.offers('b').still_valid(node))
         self.beat(a=1)
         # nova calls it down nevertheless.
         self.assertFalse(self.cloud.states['a'].up)
-        self.assertTrue(auditor.live('a'))
+        self.assertTrue(auditor.heartbeats.lives('a'))
         self.assertFalse(self.offers('b').still_valid(node))
 
     def test_a_look_with_nothing_to_do_waits_for_no_audit(self):
@@ -841,7 +841,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         looked = threading.Event()
 
         def look():
-            auditor.note_down(settings, auditor.read_view(settings))
+            auditor.heartbeats.note_down(settings, auditor.read_view(settings))
             looked.set()
 
         with auditor._lock:

@@ -11,6 +11,7 @@ from hypothesis import strategies
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import collect
+from nova_ironic_multihost.engine.audit import peer_services
 from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
@@ -144,8 +145,8 @@ class RecordsTestCase(cloud.AuditTestCase):
     def look(self):
         auditor = self.auditors['a']
         settings = audit_state.Settings('a', points=32)
-        auditor.note_down(settings, auditor.read_view(settings))
-        auditor.note_poll(settings)
+        auditor.heartbeats.note_down(settings, auditor.read_view(settings))
+        auditor.heartbeats.note_poll(settings)
 
     def all_read(self):
         self.found = self.audit('a')
@@ -256,7 +257,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         memory = audit_state.AuditState(mapped=True)
         its.asked.clear()
         return ownership.decide(collect.nodes_of_hosts(
-            its, memory, settings, collect.read_peers(
+            its, memory, settings, peer_services.read_peers(
                 its, memory, settings, Outages(), HOSTS), dead,
             types.SimpleNamespace(mirror=mirror.Mirror(its.ironic)),
             0, only).facts)

@@ -270,7 +270,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
         for host in ('a', 'b'):
             settings = audit_state.Settings(host, points=32, **self.options)
             auditor = self.auditors[host]
-            auditor.note_down(settings, auditor.read_view(settings))
+            auditor.heartbeats.note_down(settings, auditor.read_view(settings))
         self.settle('a', 'b')
 
     def test_down_counts_from_when_it_was_first_seen_down(self):
@@ -371,7 +371,8 @@ class TakeoverTestCase(cloud.AuditTestCase):
                 (0, set()), (30, set()), (29, set()), (1, {'c'})):
             self.clock.now += seconds
             view = auditor.read_view(settings)
-            self.assertEqual(expected, auditor.note_down(settings, view))
+            self.assertEqual(
+                expected, auditor.heartbeats.note_down(settings, view))
 
     def test_only_looks_count_it(self):
         """What an audit sees depends on its nodes: here it misses b."""
@@ -389,7 +390,7 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.cloud.set('c', up=False)
         for _ in range(4):
             view = auditor.read_view(settings, ['b', 'c'])
-            eligible = auditor.note_down(settings, view)
+            eligible = auditor.heartbeats.note_down(settings, view)
             auditor.audit_hosts(
                 settings, ['c'], lambda found, mine: None, view.hosts)
             auditor.audit(settings)

@@ -401,7 +401,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.cloud.services = answer
         self.look()
-        self.assertEqual({'b'}, self.auditors['a']._outages.dead)
+        self.assertEqual({'b'}, self.auditors['a'].heartbeats.outages.dead)
 
     def test_before_the_first_audit_it_only_looks(self):
         first = self.look_of(self.new_auditor())

@@ -109,9 +109,8 @@ class PullsTestCase(cloud.AuditTestCase):
         self.cloud.set('b', stop_marker='bye')
         for seconds in 0, 0, 1000:
             self.clock.now += seconds
-            with self.auditor._outages_lock:
-                self.auditor._stop_markers = self.auditor._stop_markers.after(
-                    self.auditor.last.view, self.clock.now)
+            self.auditor.heartbeats.note_down(
+                self.settings, self.auditor.last.view)
             self.decide()
         self.assertEqual({'a'}, self.auditor.last.view.members)
         self.assertEqual(

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The compute services: as nova has them, and by their heartbeats.
+
+Shared parameters: ``hosts`` were seen before, as nova lists only enabled
+services; ``outages`` were noted by the peer poll; ``now`` is in monotonic
+seconds; ``starting`` is :attr:`.peers.View.starting`.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Set
+import dataclasses
+import threading
+
+from oslo_log import log as logging
+
+from nova_ironic_multihost.engine.audit.audit_state import AuditState
+from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.base.ports import Sources
+from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules.liveness import Outages
+from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules.stop_marker import StopMarkers
+from nova_ironic_multihost.rules import takeover
+
+LOG = logging.getLogger(__name__)
+
+Services = tuple[peers.ComputeService, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Peers:
+    """The services, the view of them and the hash ring, as of one moment."""
+
+    services: Services
+    view: peers.View
+    preferences: ring.Preferences
+    host_aggregates: aggregates.KnownAggregates
+    outages: Outages
+
+
+class HeartbeatLog:
+    """The heartbeats and stop markers that this host has seen.
+
+    Several threads note heartbeats. ``_lock`` is held for no I/O, so that an
+    idle peer poll waits for no audit. Only the peer poll notes which hosts are
+    down: each audit asks about different peers, so it cannot measure for how
+    long.
+    """
+
+    def __init__(self, sources: Sources, clock: Callable[[], float]) -> None:
+        self.outages = Outages()
+        #: The hosts of the last peer poll.
+        self.hosts: tuple[str, ...] = ()
+        self._sources = sources
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._read_at: float | None = None
+        self._stop_markers = StopMarkers()
+
+    def read(self, settings: Settings, hosts: Iterable[str]
+             ) -> tuple[Services, Outages]:
+        """Read the services and note their heartbeats."""
+        begun = self._clock()
+        known = services(self._sources, settings, hosts)
+        with self._lock:
+            # Another thread may have noted a newer answer.
+            if self._read_at is None or begun >= self._read_at:
+                self._read_at = self._clock()
+                self.outages = self.outages.read(
+                    known, host_key(settings.host), self._read_at,
+                    settings.heartbeats)
+            return known, self.outages
+
+    def due(self, settings: Settings, often: bool) -> bool:
+        """Whether a slow peer poll must note heartbeats meanwhile.
+
+        Else this host seems paused. ``often``: the poll takes nodes, and reads
+        no heartbeats itself.
+        """
+        heard, periods = self._read_at, 0.5 if often else 1.5
+        return heard is not None and (
+            self._clock() - heard > periods * settings.heartbeats.period)
+
+    def lives(self, host: str,
+              ask: Callable[[str], peers.ComputeService | None] | None
+              = None) -> bool:
+        """Whether a host lives, by ``ask`` or else ``sources.service``."""
+        service = (ask or self._sources.service)(host)
+        return service is not None and self.outages.lives(service)
+
+    def note_down(self, settings: Settings, view: peers.View
+                  ) -> frozenset[HostKey]:
+        """Note hosts down or stopping; return those to take over from."""
+        now = self._clock()
+        self.hosts = view.hosts
+        with self._lock:
+            self.outages = outages = self.outages.after(
+                view, now, settings.heartbeats)
+            self._stop_markers = self._stop_markers.after(view, now)
+        return takeover.eligible(
+            settings.policy, view, outages.lengths(now, settings.heartbeats))
+
+    def over(self, settings: Settings) -> frozenset[tuple[HostKey, str]]:
+        """Return :meth:`.StopMarkers.over` as of now."""
+        return self._stop_markers.over(
+            self._clock(), settings.heartbeats.down_time)
+
+    def next_over(self, settings: Settings) -> float | None:
+        """Return seconds until the next stopping host is given up, or None."""
+        return self._stop_markers.next_over(
+            self._clock(), settings.heartbeats.down_time)
+
+    def note_poll(self, settings: Settings) -> bool:
+        """Note the end of a peer poll; True if too late to call hosts dead."""
+        now = self._clock()
+        with self._lock:
+            late = self.outages.overdue(now, settings.heartbeats)
+            self.outages = self.outages.polled(now, settings.heartbeats)
+        return late
+
+
+
+def services(sources: Sources, settings: Settings,
+             hosts: Iterable[str] = (), starting: bool = False) -> Services:
+    """Read the services, with one request more for each disabled host."""
+    known = _with_services_of(
+        sources, tuple(sources.services()), [settings.host, *hosts])
+    return (_with_new_services(sources, known, settings.host) if starting
+            else known)
+
+
+
+def view(known: Services, memory: AuditState, settings: Settings,
+         starting: bool = False) -> peers.View:
+    """Return the view of services from :meth:`.liveness.Outages.judged`."""
+    label = settings.partition.label
+    return peers.view(
+        known, settings.partition, settings.host,
+        other_partition_hosts=(
+            host for host, theirs in memory.partition_labels.items()
+            if theirs != label),
+        starting=starting, over=memory.over)
+
+
+
+def eligible(sources: Sources, memory: AuditState, settings: Settings,
+             hosts: Set[str], known: Iterable[str], outages: Outages,
+             now: float) -> frozenset[HostKey]:
+    """Read again from which dead hosts instances may be taken over."""
+    there = outages.judged(services(sources, settings, [*hosts, *known]),
+                           host_key(settings.host))
+    return takeover.eligible(
+        settings.policy, view(there, memory, settings),
+        outages.lengths(now, settings.heartbeats), map(host_key, hosts))
+
+
+
+def read_peers(sources: Sources, memory: AuditState, settings: Settings,
+               outages: Outages, hosts: Iterable[str] = (),
+               starting: bool = False, zones: bool = True) -> Peers:
+    """Read the compute services and make the hash ring of the members."""
+    known = outages.judged(
+        services(sources, settings, hosts, starting), host_key(settings.host))
+    seen = view(known, memory, settings, starting)
+    host_aggregates = (_host_aggregates(sources, memory) if zones
+                       else memory.host_aggregates)
+    preferences = ring.refreshed(
+        memory.preferences, _zones_of_members(seen, host_aggregates),
+        settings.points, settings.move_across_zones)
+    return Peers(known, seen, preferences, host_aggregates, outages)
+
+
+
+def _host_aggregates(
+    sources: Sources, memory: AuditState
+) -> aggregates.KnownAggregates:
+    known = memory.host_aggregates
+    try:
+        return known.after(sources.aggregates())
+    except Exception as exc:
+        if not known.read:
+            # nova logs only that the driver is not ready.
+            LOG.warning('Nothing is audited until the host aggregates can be '
+                        'read: %s', exc)
+            raise
+        LOG.debug('The last known host aggregates are used: %s', exc)
+        return known
+
+
+
+def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
+                    outages: Outages, hosts: Iterable[str], starting: bool,
+                    like: ring.Preferences | None) -> ring.Preferences:
+    """Read the services, make the ring of known zones; ``like`` if equal."""
+    known = outages.judged(
+        services(sources, settings, hosts, starting), host_key(settings.host))
+    return ring.same_or_new(
+        like, _zones_of_members(view(known, memory, settings, starting),
+                                memory.host_aggregates),
+        settings.points, settings.move_across_zones)
+
+
+
+def _zones_of_members(seen: peers.View, known: aggregates.KnownAggregates
+                      ) -> dict[HostKey, str | None]:
+    zones = aggregates.zones(known.aggregates)
+    return {host: zones.get(host) for host in seen.members}
+
+
+
+def with_hosts(sources: Sources, seen_peers: Peers, known: Services,
+               hosts: Iterable[str]) -> Services:
+    """Add the services of some hosts; each lives as the heartbeats say."""
+    return seen_peers.outages.judged(
+        _with_services_of(sources, known, hosts), seen_peers.view.host)
+
+
+
+def _with_services_of(sources: Sources, known: Services,
+                      hosts: Iterable[str]) -> Services:
+    """Add services that nova did not list: disabled, or without nodes."""
+    keys = {service.key for service in known}
+    missing = {host_key(host): host for host in hosts
+               if host_key(host) not in keys}
+    found = [sources.service(host) for host in missing.values()]
+    return known + tuple(
+        # Only this driver writes a stop marker.
+        dataclasses.replace(service, ironic=bool(service.stop_marker))
+        for service in found if service)
+
+
+
+def _with_new_services(sources: Sources, known: Services, host: str
+                       ) -> Services:
+    """Add the services that start for the first time, like this host.
+
+    Without records they do not see each other: each would create those of all
+    nodes. If one does not use Ironic, its share comes with the next audit.
+    """
+    mine = host_key(host)
+    # nova creates the services row late in the start of a service.
+    if any(one.key == mine and one.beat is not None for one in known):
+        return known
+    try:
+        new = {one.key: one for one in sources.new_services()
+               if one.key != mine}
+    except Exception as exc:  # noqa: BLE001
+        # This only saves creations of records; the start goes on.
+        LOG.debug('Services that start now are unknown: %s', exc)
+        return known
+    return (*(one for one in known if one.ironic or one.key not in new),
+            *new.values())

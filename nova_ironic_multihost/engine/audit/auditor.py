@@ -201,8 +201,8 @@ class Auditor:
                 settings, seen_peers, self._reader,
                 settled, self.last, self._clock(), self._doubted)
             decided = decide.decide(
-                self.sources, self._writes, gathered.facts, settings,
-                functools.partial(self._eligible, settings),
+                self.sources, self._writes, self._reader, gathered.facts,
+                settings, functools.partial(self._eligible, settings),
                 self._state.busy, self._state.refused)
             audit = self._audit_of(gathered, decided)
             self._notices.tell(operator_log.due(
@@ -258,8 +258,8 @@ class Auditor:
                 self._read_peers(settings, [*hosts, *known]), hosts,
                 self._reader, self._clock(), only)
             decided = decide.decide(
-                self.sources, self._writes, gathered.facts, settings,
-                functools.partial(self._eligible, settings),
+                self.sources, self._writes, self._reader, gathered.facts,
+                settings, functools.partial(self._eligible, settings),
                 self._state.busy, self._state.refused, builds, adoptions)
             mine = sorted(node for node, reason in decided.reasons.items()
                           if reason.mine)

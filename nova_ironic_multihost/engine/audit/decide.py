@@ -6,6 +6,7 @@ Placement tells which nodes are idle right before they move. Taking over an
 instance is a write that may fail. Both results are part of the decision.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -49,7 +50,7 @@ class Decision:
     at_rest: frozenset[str] = frozenset()
 
 
-def decide(sources: Sources, writes: Writes, facts: Facts,
+def decide(sources: Sources, writes: Writes, reader: Lister, facts: Facts,
            settings: Settings, eligible: Eligible, busy: tuple[str, ...] = (),
            refused: tuple[str, ...] = (),
            arrived: Set[str] = frozenset(),
@@ -57,7 +58,8 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     """Decide, and take over instances and builds.
 
     Instances come first, because reading placement may take minutes. After
-    that the dead hosts are read again before builds are taken over.
+    that the dead hosts are read again before builds are taken over, and their
+    nodes from ``reader``, as the listing may be older than a build.
 
     :param arrived: instances with a build in this process.
     :param adoptions: the most free nodes of dead hosts to claim, None for all;
@@ -80,7 +82,7 @@ def decide(sources: Sources, writes: Writes, facts: Facts,
     # Nodes without an answer come last the next time.
     tried = [node for node in adopted if node in unanswered]
     abandoned, ended, adopted = _take_over_builds(
-        writes, facts, builds, adopted, settings, eligible,
+        writes, reader, facts, builds, adopted, settings, eligible,
         settings.takeovers_per_audit - len(taken))
     tried += adopted
     reasons = ownership.with_allocations(reasons, asked, allocated.union(
@@ -151,7 +153,7 @@ def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
             for node, some in known.items()}
 
 
-def _take_over_builds(writes: Writes, facts: Facts,
+def _take_over_builds(writes: Writes, reader: Lister, facts: Facts,
                       builds: Mapping[str, Mapping[str, InstanceState]],
                       nodes: list[str], settings: Settings,
                       eligible: Eligible, limit: int) -> tuple[
@@ -164,11 +166,23 @@ def _take_over_builds(writes: Writes, facts: Facts,
               in ownership.abandoned_builds(node, builds[node], facts)]
     some = dict(wanted[:limit])
     taken, tried = _take_over(writes, settings, eligible, {
-        uuid: builds[node][uuid] for uuid, node in some.items()})
+        uuid: builds[node][uuid] for uuid, node in some.items()},
+        lambda uuid: _is_free(reader, some[uuid]))
     failed = {some[uuid] for uuid in tried if uuid not in taken}
     adopted = dict.fromkeys(some[uuid] for uuid in tried)
     return ({uuid: builds[some[uuid]][uuid].host for uuid in taken},
             frozenset(adopted.keys() - failed), list(adopted))
+
+
+def _is_free(reader: Lister, node: str) -> bool:
+    """Whether Ironic has reserved a node for no instance by now."""
+    try:
+        row = reader.node(node)
+    except Exception as exc:  # noqa: BLE001
+        LOG.debug('Ironic does not say who has node %(node)s: %(exc)s',
+                  {'node': node, 'exc': exc})
+        return False
+    return row is None or row.instance is None
 
 
 def _take_over_instances(writes: Writes, facts: Facts, nodes: list[str],
@@ -184,9 +198,13 @@ def _take_over_instances(writes: Writes, facts: Facts, nodes: list[str],
 
 
 def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
-               wanted: Mapping[str, InstanceState]
+               wanted: Mapping[str, InstanceState],
+               still: Callable[[str], bool] = lambda uuid: True
                ) -> tuple[list[str], list[str]]:
-    """Take over instances in groups; return (those taken, those tried)."""
+    """Take over instances in groups; return (those taken, those tried).
+
+    :param still: asked about each instance when its host is known to be dead.
+    """
     taken: list[str] = []
     tried: list[str] = []
     failed = 0
@@ -197,7 +215,7 @@ def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
                              if state.host is not None})
             # A host that is back keeps its instances.
             some = {uuid: state for uuid, state in some.items()
-                    if state.host_key in dead}
+                    if state.host_key in dead and still(uuid)}
             outcomes = writes.take_over(some, settings.host, eligible)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('%(count)d instances could not be taken over: '

@@ -1214,6 +1214,22 @@ class SimulationTest(unittest.TestCase):
                     state.fence(forced_down=False, index=2)
                 state.teardown()
 
+    def test_delete_on_a_node_that_was_listed_before_its_server_came(self):
+        """Its machine is torn down by its own zone alone.
+
+        Found by 20,000 examples: the audit went by a listing that was older
+        than the server, and took it for one without a machine.
+        """
+        state = Simulation()
+        state.begin(number=2, nodes=1, delay=0, limit=1, started=True,
+                    zones=['east'], when='forced_down')
+        state.interleave(order=[(0, 1), (0, 1)])
+        state.die_and_be_fenced(
+            back=False, builds=False, faults=[], index=1, operate=True,
+            order=[(0, 1), (0, 1)], servers=1)
+        state.nothing_is_broken()
+        state.teardown()
+
     def test_late_writes_of_a_takeover_that_was_done_by_the_next_ones(self):
         """They mark and move the taker's own instance once more.
 

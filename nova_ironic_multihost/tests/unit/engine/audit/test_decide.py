@@ -125,6 +125,35 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.assertEqual({}, dict(found.taken_over))
         self.assertEqual({'c'}, self.hosts())
 
+    def test_build_that_got_its_machine_since_the_listing(self):
+        """It goes on in its own zone, whatever the listing says."""
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        ask = self.cloud.consumers_of
+        self.cloud.consumers_of = lambda nodes: (
+            self.cloud.ironic.update({node: f'i-{node}'
+                                      for node in self.theirs}),
+            ask(nodes))[1]
+        found = self.audit('a')
+        self.assertEqual({}, dict(found.taken_over))
+        self.assertEqual(
+            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
+
+    def test_build_of_which_ironic_does_not_say_whether_it_has_a_machine(self):
+        self.strand()
+        self.cloud.set('c', up=False, forced_down=True)
+        ask = self.cloud.consumers_of
+
+        def ask_and_break(nodes):
+            self.cloud.broken = True
+            return ask(nodes)
+
+        with mock.patch.object(self.cloud, 'consumers_of', ask_and_break):
+            self.assertEqual({}, dict(self.audit('a').taken_over))
+        self.cloud.broken = False
+        self.assertEqual({f'i-{node}' for node in self.theirs},
+                         self.audit('a').taken_over.keys())
+
     def test_nodes_wait_if_placement_does_not_say(self):
         """There may be a build which nobody else would end."""
         node = next(iter(set(cloud.NODES) - set(self.theirs)))

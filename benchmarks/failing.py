@@ -61,7 +61,8 @@ def _machines(nodes, hosts):
 def _measure(settings, options, progress, driver, filled, rows):
     """Return the figures of a driver."""
     with measured.Together([
-            measured.Measured(settings, driver, options, host)
+            measured.Measured(
+                settings, driver, (*options, *filling.HEARTBEATS), host)
             for host in SURVIVORS]) as both:
         with progress.step(f'{driver}: the first audits'):
             both('start')

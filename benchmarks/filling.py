@@ -26,6 +26,9 @@ ROWS = 500
 #: each other, too, or our driver takes it for an outage.
 FIRST, EARLIER, LATER = -86000, -1000, 80000
 
+#: With these our driver takes them for one heartbeat after the other.
+HEARTBEATS = ('DEFAULT.report_interval=80000',)
+
 TRAITS = [f'CUSTOM_TRAIT_{number}' for number in range(12)]
 PROPERTIES = {
     'cpus': '64', 'memory_mb': '262144', 'local_gb': '1920',

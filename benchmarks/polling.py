@@ -32,7 +32,8 @@ def measure(settings, options, progress, nodes, hosts):
     machines = filling.machines(nodes, names)
     filled.fill(machines, names)
     found = {}
-    with measured.Measured(settings, 'ours', options) as ask:
+    with measured.Measured(
+            settings, 'ours', (*options, *filling.HEARTBEATS)) as ask:
         with progress.step('two audits'):
             ask('audit')
             ask('audit')

@@ -40,8 +40,7 @@ class BenchTestCase(command.LabTestCase):
     def test_changes_and_listing(self):
         found = json.loads(self.bench(
             '--keep', 'changes', '--nodes', '10', '--hosts', '2',
-            '--changes', '30', '--rate', '10', '--pause', '1',
-            '--notifications', late=1))
+            '--changes', '30', '--rate', '10', '--pause', '1', late=1))
         self.assertEqual(30, found['owner']['changes'])
         self.assertEqual((0, 0, 0), (
             found['owner']['lost'], found['others']['lost'],

@@ -102,7 +102,7 @@ class CheckTestCase(ApiTestCase):
         self.kill(free)
         self.assertIn('compute-not-up', self.found('--host', free))
         self.ask(0, '--wait', REST)
-        self.assertNotIn(free, self.owners())
+        self.assertEqual(0, self.owners()[free])
         self.assertEqual(NODES, sum(self.owners().values()))
         [another] = self.lab('boot', '--json').answer
         self.assertEqual('ACTIVE', another['status'])

@@ -407,13 +407,13 @@ class Compute:
 
         But for what nova's tracker is given.
         """
-        timers = [*self._ours.tasks._timers.values()]
+        timers = dict(self._ours.tasks._timers)
         # What it has to audit it would audit.
-        timers = [one for one in timers if one._name != 'upkeep']
+        del timers['background_audit']
         for second in range(0, 60 * minutes, PERIOD):
             if second % 60 == 0:
                 self.audit()
-            for one in timers:
+            for one in timers.values():
                 if second % round(one._seconds()) == 0:
                     one.turn()
             self._clock.ahead += PERIOD

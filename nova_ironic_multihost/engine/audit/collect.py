@@ -52,6 +52,7 @@ SAMPLE = 8
 #: hardly have many, and nova returns them in one reply.
 SAMPLES = 8
 
+
 @dataclasses.dataclass(frozen=True)
 class Collected:
     """The facts that an audit has read.
@@ -259,7 +260,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
            now: float) -> tuple[Facts, bool | None, int]:
     """Read services of owners; return these fields of :class:`Collected`."""
     known = with_hosts(sources, seen_peers, known,
-                         [record.host for record in records.values()])
+                       [record.host for record in records.values()])
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
             seen_peers.view, services=peers.by_host(known)))

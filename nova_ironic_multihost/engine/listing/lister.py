@@ -211,8 +211,6 @@ class Lister:
     def _read(self, partition: peers.Partition, mirror: Mirror,
               nodes: Sequence[str]) -> list[NodeRow]:
         """Read some nodes in the cheaper way: one by one, or listed."""
-        if not nodes:
-            return []
         unused = {node for node, instance in mirror.nodes.items()
                   if instance is None}
         rows: list[NodeRow] = []
@@ -475,8 +473,10 @@ class Lister:
     def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
                 ) -> bool:
         """Whether the last of these nodes that exists was updated before."""
-        touched = self._first(rows[::-1]) if since is not None else None
-        return touched is not None and since is not None and touched < since
+        if since is None:
+            return False
+        touched = self._first(rows[::-1])
+        return touched is not None and touched < since
 
 
 def _others(total: int | None, mirror: Mirror) -> int | None:

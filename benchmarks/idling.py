@@ -12,6 +12,7 @@ nothing has changed that does nothing. It asks through relays that count
 from benchmarks import computing
 from benchmarks import filling
 from benchmarks import measured
+from benchmarks import tracked
 from lab import questions
 
 #: Of nova's audit, with its default interval, which is a minute.
@@ -28,6 +29,7 @@ def measure(settings, options, progress, nodes, hosts):
     filled = filling.Filling(settings, progress)
     machines = filling.machines(nodes, names)
     filled.fill(machines, names)
+    tracked.Tracked(settings, progress).complete()
     with (questions.Counting(settings) as counting,
           measured.Measured(settings, 'ours', (
               *options, *counting.options, f'DEFAULT.report_interval='

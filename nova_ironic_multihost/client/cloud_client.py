@@ -234,6 +234,7 @@ class CloudClient:
                     service, mapped=True if service.key in mapped else None)
                 for service in services if service.key not in others),
             records=records,
+            others=others,
             nodes=nodes,
             providers=providers,
             allocations=allocated,
@@ -391,12 +392,13 @@ class CloudClient:
 
     def _records(
         self,
-    ) -> tuple[tuple[cloud_state.CloudRecord, ...], Set[HostKey]]:
+    ) -> tuple[tuple[cloud_state.CloudRecord, ...], frozenset[HostKey]]:
         """Return the records of Ironic nodes, and the other records' hosts."""
         found = self._nova.pages(
             '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
-        others = {host_key(record['service']['host']) for record in found
-                  if record['hypervisor_type'] != 'ironic'}
+        others = frozenset(
+            host_key(record['service']['host']) for record in found
+            if record['hypervisor_type'] != 'ironic')
         return tuple(
             cloud_state.CloudRecord(record['id'], record['service']['host'],
                                     name=record['hypervisor_hostname'])

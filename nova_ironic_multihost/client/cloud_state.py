@@ -167,6 +167,7 @@ class CloudState:
     only in part. To be certain, read twice.
 
     :ivar at: when the compute services were read
+    :ivar others: hosts with hypervisors that are not Ironic's
     :ivar allocations: None if they were not read
     :ivar instances: all servers that are not deleted, and deleted ones that an
         Ironic node still names
@@ -178,6 +179,7 @@ class CloudState:
     at: float = 0.0
     services: tuple[Service, ...] = ()
     records: tuple[CloudRecord, ...] = ()
+    others: frozenset[HostKey] = frozenset()
     nodes: tuple[Node, ...] = ()
     providers: tuple[Provider, ...] = ()
     allocations: tuple[Allocation, ...] | None = ()

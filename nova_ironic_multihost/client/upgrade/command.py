@@ -13,13 +13,14 @@ from oslo_upgradecheck import upgradecheck
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client.upgrade import cells
-from nova_ironic_multihost.client.upgrade import double_allocation
+from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade import driver_load
 from nova_ironic_multihost.client.upgrade import host_names
 from nova_ironic_multihost.client.upgrade import inputs
 from nova_ironic_multihost.client.upgrade import nova_release
 from nova_ironic_multihost.client.upgrade import other_drivers
 from nova_ironic_multihost.client.upgrade.problem import Problem
+from nova_ironic_multihost.client.upgrade import scheduling
 from nova_ironic_multihost.client.upgrade import shared_nodes
 from nova_ironic_multihost.client.upgrade import shared_options
 from nova_ironic_multihost.client.upgrade import stop_timeout
@@ -49,7 +50,8 @@ driver, before an upgrade of it or of nova, and when in doubt:
     the spelling of hosts, conductor groups and shards, availability zones;
   - those that share nodes have the same settings and the same driver;
   - no compute service has a second record of a node;
-  - placement gives no machine to two servers.
+  - placement gives no machine to two servers, and the settings of schedulers
+    and placement suit the hypervisors of the cloud.
 
 Run it on each host with a nova-compute for Ironic, as a user who may read its
 nova.conf. Nothing is changed. Each check says what is to be done; the
@@ -133,11 +135,6 @@ def _laid_out(paragraphs):
             yield line.removeprefix(DETAILS)
 
 
-def _contradictions(known):
-    for sentence in known.settings.contradictions:
-        yield Problem(sentence, fatal=True)
-
-
 def _missing(known):
     if len(known.hosts) > 1:
         yield from shared_options.missing(known.collected, known.hosts)
@@ -170,6 +167,15 @@ def _own_name(known):
         yield from host_names.judge_setting(known.seen, known.settings.host)
 
 
+def _placement(known):
+    try:
+        others = known.seen.others
+    except inputs.ERRORS:
+        # Another check reports it.
+        others = None
+    return scheduling.judge_placement(known.placement, others)
+
+
 def _stopping(known):
     return stop_timeout.judge(known.settings, known.release, known.units)
 
@@ -180,7 +186,8 @@ CHECKS = (
         lambda known: driver_load.judge(known.probe),
         lambda known: driver_load.judge_setting(known.settings))),
     ('Release of nova', (lambda known: nova_release.judge(known.probe),)),
-    ('Settings without contradiction', (_contradictions,)),
+    ('Settings without contradiction', (
+        lambda known: conf_settings.judge(known.settings),)),
     ('Time to end', (_stopping,)),
     ('Takeover without fencing', (
         lambda known: watchdog_unit.judge(known.settings, known.units),)),
@@ -199,7 +206,9 @@ CHECKS = (
     ('Records of nodes', (lambda known: (
         Problem(found.sentence)
         for found in findings.second_records(known.seen)),)),
-    ('Placement', (lambda known: double_allocation.judge(known.placement),)),
+    ('Schedulers and placement', (
+        lambda known: scheduling.judge(known.conf_files, known.seen.others),
+        _placement)),
 )
 
 

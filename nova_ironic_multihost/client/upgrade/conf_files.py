@@ -15,7 +15,9 @@ from nova.conf import base
 from nova.conf import compute
 from nova.conf import ironic
 from nova.conf import netconf
+from nova.conf import scheduler
 from nova.conf import service
+from nova.conf import utils
 from oslo_config import cfg
 from oslo_messaging import opts as oslo_messaging
 from oslo_service import service as oslo_service
@@ -77,6 +79,10 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
         module.register_opts(conf)
     # Not with nova's own group object, which belongs to its global ConfigOpts.
     conf.register_opts(ironic.ironic_options, group='ironic')
+    conf.register_opts(utils.get_ksa_adapter_opts(
+        ironic.DEFAULT_SERVICE_TYPE), group='ironic')
+    conf.register_opts(
+        scheduler.filter_scheduler_opts, group='filter_scheduler')
     for group, listed in [*oslo_service.list_opts(),
                           *oslo_messaging.list_opts()]:
         if group is None:
@@ -139,7 +145,21 @@ def _values(conf: cfg.ConfigOpts, origin: str,
             _value(conf, 'ironic_multihost', 'instance_takeover')
             or takeover.NEVER,
             float(_value(conf, 'ironic_multihost', 'takeover_after') or 0)),
-        lease.LeaseTiming(conf.rpc_response_timeout, conf.service_down_time))
+        lease.LeaseTiming(conf.rpc_response_timeout, conf.service_down_time),
+        conf.filter_scheduler.host_subset_size,
+        tuple((f'{cause}_retries', _waiting(
+            conf.ironic[f'{cause}_retries'],
+            conf.ironic[f'{cause}_retry_delay']))
+            for cause in ('connect', 'status_code')))
+
+
+def _waiting(retries: int | None, delay: float | None) -> float:
+    """Return the seconds that a request may be repeated.
+
+    Without a delay keystoneauth doubles the pauses, from 0.5 s to 60 s.
+    """
+    return sum(min(0.5 * 2 ** done, 60) if delay is None else delay
+               for done in range(retries or 0))
 
 
 def _value(conf: cfg.ConfigOpts, group: str | None,

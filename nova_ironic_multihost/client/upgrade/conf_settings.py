@@ -2,8 +2,10 @@
 
 """Settings of one ``nova.conf``, as :mod:`.upgrade.conf_files` reads them."""
 
+from collections.abc import Iterator
 import dataclasses
 
+from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
@@ -32,6 +34,9 @@ class ConfSettings:
     :ivar manager_shutdown_timeout: None if nova does not have the option.
     :ivar base_driver: the class that this driver extends, None for nova's.
     :ivar policy: of takeovers.
+    :ivar host_subset_size: of ``[filter_scheduler]``.
+    :ivar ironic_retries: (option, the seconds that it lets one request to
+        Ironic be repeated).
     """
 
     origin: str
@@ -47,6 +52,8 @@ class ConfSettings:
     base_driver: str | None = None
     policy: takeover.Policy = takeover.Policy()
     terms: lease.LeaseTiming = lease.LeaseTiming(60, 60)
+    host_subset_size: int = 1
+    ironic_retries: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> HostKey:
@@ -57,3 +64,17 @@ class ConfSettings:
     def of_compute(self) -> bool:
         """Whether these are settings of a compute service."""
         return self.compute_driver is not None
+
+
+def judge(found: ConfSettings) -> Iterator[Problem]:
+    """Report contradictions, and retries for which every audit waits."""
+    for sentence in found.contradictions:
+        yield Problem(sentence, fatal=True)
+    for option, seconds in found.ironic_retries:
+        if seconds > found.service_down_time:
+            yield Problem(
+                f'[ironic]{option} lets each request wait {seconds:.0f} s for '
+                'an Ironic that does not answer, audits and takeovers '
+                f'included: remove [ironic]{option} and '
+                f'[ironic]{option.removesuffix("ies")}y_delay. The driver '
+                'repeats requests itself (documentation, page on outages).')

@@ -16,10 +16,10 @@ import warnings
 from oslo_config import cfg
 
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client.upgrade import double_allocation
 from nova_ironic_multihost.client.upgrade import driver_load
 from nova_ironic_multihost.client.upgrade import nova_release
 from nova_ironic_multihost.client.upgrade.problem import Unknown
+from nova_ironic_multihost.client.upgrade import scheduling
 from nova_ironic_multihost.client.upgrade import stop_timeout
 from nova_ironic_multihost.rules.peers import host_key
 
@@ -133,14 +133,26 @@ class UpgradeInputs:
             return [mine, *found]
         return found
 
+    @property
+    def conf_files(self):
+        """The settings of :attr:`collected`, and of this controller."""
+        try:
+            mine = self.settings
+        except Unknown:
+            # Another check reports it.
+            return self.collected
+        return self.collected if mine.of_compute else [mine, *self.collected]
+
     @once
     def placement(self):
         """Settings of placement.conf, a PlacementFacts."""
         conf = cfg.ConfigOpts()
         conf.register_opt(cfg.IntOpt(
             'allocation_conflict_retry_count', default=10), 'placement')
-        conf.register_opt(cfg.StrOpt(
-            'connection', secret=True), 'placement_database')
+        conf.register_opts([
+            cfg.StrOpt('connection', secret=True),
+            cfg.StrOpt('connection_parameters', default='', secret=True),
+        ], 'placement_database')
         given = self._options.placement_config
         # A copy is read without directories and environment of this host.
         how = {'default_config_dirs': [], 'use_env': False} if given else {}
@@ -155,9 +167,10 @@ class UpgradeInputs:
         try:
             conf([], project='placement', prog='placement',
                  default_config_files=files, **how)
-            return double_allocation.PlacementFacts(
+            return scheduling.PlacementFacts(
                 origin, conf.placement.allocation_conflict_retry_count,
-                conf.placement_database.connection)
+                conf.placement_database.connection,
+                conf.placement_database.connection_parameters)
         except (cfg.ConfigFilesNotFoundError,
                 cfg.ConfigFilesPermissionDeniedError, OSError) as error:
             raise Unknown(f'{error}. Name a file that is there, and run this '

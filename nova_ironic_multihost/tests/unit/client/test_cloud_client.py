@@ -153,6 +153,7 @@ class ReadTestCase(SurveyTestCase):
         self.assertEqual(['east', 'west', 'new'],
                          [s.host for s in seen.services])
         self.assertEqual(['s-0', 's-2'], [i.uuid for i in seen.instances])
+        self.assertEqual({'kvm-1'}, seen.others)
         self.assertEqual([], self.kinds(seen))
 
     def test_providers_that_are_barred(self):

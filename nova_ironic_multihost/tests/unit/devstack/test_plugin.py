@@ -139,6 +139,18 @@ class ConfigurationTestCase(StackedTestCase):
             self.option('ironic_multihost', 'ring_partitions'))
         self.assertIsNone(self.option('ironic', 'peer_list'))
 
+    def test_no_request_to_ironic_is_repeated_for_minutes(self):
+        self.conf.write_text(
+            '[ironic]\ntimeout = 120\nconnect_retries = 300\n'
+            'connect_retry_delay = 5\nstatus_code_retries = 300\n'
+            'status_code_retry_delay = 5\n')
+        self.configured()
+        self.assertEqual(
+            ['120', None, None, None, None],
+            [self.option('ironic', name) for name in (
+                'timeout', 'connect_retries', 'connect_retry_delay',
+                'status_code_retries', 'status_code_retry_delay')])
+
     def test_placement_gives_no_machine_away_twice(self):
         self.configured()
         self.assertIn('allocation_conflict_retry_count = 1',

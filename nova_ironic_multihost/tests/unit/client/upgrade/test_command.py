@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -238,15 +239,52 @@ class FaultTestCase(StatusTestCase):
 
     def test_placement(self):
         (self.root / 'placement.conf').write_text('')
-        self.assert_found(WARNING, 'Placement',
-                          'allocation_conflict_retry_count = 1')
+        self.assert_found(WARNING, 'Schedulers and placement',
+                          'set [placement]allocation_conflict_retry_count = 1 '
+                          '(doc')
+        self.cloud.read.side_effect = cloud_client.SurveyError('Start nova.')
+        self.assertIn(
+            'allocation_conflict_retry_count = 1, or [placement_database]',
+            self.check()[1]['Schedulers and placement'])
+
+    def test_settings_of_a_cloud_without_virtual_machines(self):
+        """Both are right, until nova has another hypervisor."""
+        self.write(2, '[filter_scheduler]\nhost_subset_size = 999\n')
+        self.assertEqual((SUCCESS, {}), self.check())
+        self.seen = dataclasses.replace(
+            self.seen, others=frozenset({'kvm-1'}))
+        code, found = self.check()
+        self.assertEqual(WARNING, code)
+        [scheduler, placement] = found.pop(
+            'Schedulers and placement').splitlines()
+        self.assertIn('compute-2.conf has [filter_scheduler]host_subset_size',
+                      scheduler)
+        self.assertIn('kvm-1', placement)
+        self.assertIn('READ+COMMITTED', placement)
+        self.assertEqual({}, found)
+
+    def test_settings_of_a_controller(self):
+        self.seen = dataclasses.replace(
+            self.seen, others=frozenset({'kvm-1'}))
+        path = self.write(1, '[filter_scheduler]\nhost_subset_size = 999\n')
+        path.write_text(path.read_text().replace('compute_driver', '#'))
+        self.assertIn('compute-1.conf has', self.check(
+            collected=False)[1]['Schedulers and placement'])
+
+    def test_retries_as_devstack_leaves_them(self):
+        self.write_all('[ironic]\nconnect_retries = 300\n'
+                       'connect_retry_delay = 5\n')
+        self.assert_found(
+            WARNING, 'Settings without contradiction',
+            '[ironic]connect_retries lets each request wait 1500 s')
 
 
 class UnknownTestCase(StatusTestCase):
     """What cannot be known is said, with the remedy."""
 
     API = ['Cells', 'Names of hosts', 'Availability zones',
-           'Same settings on all', 'Same driver on all', 'Records of nodes']
+           'Same settings on all', 'Same driver on all', 'Records of nodes',
+           'Schedulers and placement']
 
     def test_no_credentials(self):
         self.connect.side_effect = cloud_client.SurveyError('Set OS_CLOUD.')

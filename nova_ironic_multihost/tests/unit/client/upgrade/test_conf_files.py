@@ -93,6 +93,24 @@ class ReadTestCase(ConfigurationTestCase):
         self.assertEqual((180, 160) if waits else (60, None), (
             found.graceful_shutdown_timeout, found.manager_shutdown_timeout))
 
+        self.assertEqual(
+            (1, (('connect_retries', 0), ('status_code_retries', 0))),
+            (found.host_subset_size, found.ironic_retries))
+
+    def test_settings_of_schedulers(self):
+        self.assertEqual(999, conf_files.read([self.write(
+            'a.conf', '[filter_scheduler]\nhost_subset_size = 999\n'
+        )]).host_subset_size)
+
+    def test_retries_of_requests_to_ironic(self):
+        """With the delay that is set, or keystoneauth's own."""
+        found = conf_files.read([self.write('a.conf', (
+            '[ironic]\nconnect_retries = 300\nconnect_retry_delay = 5\n'
+            'status_code_retries = 9\n'))])
+        self.assertEqual((('connect_retries', 1500.0),
+                          ('status_code_retries', 183.5)),
+                         found.ironic_retries)
+
     def test_what_the_lease_goes_by(self):
         found = conf_files.read([self.write('a.conf', OURS + (
             'rpc_response_timeout = 90\nservice_down_time = 30\n'

@@ -260,12 +260,15 @@ class PlacementTestCase(EvidenceTestCase):
 
     def test_what_is_set_and_what_is_not(self):
         found = self.placement('').placement
-        self.assertEqual((str(self.root / 'placement.conf'), 10, None),
-                         (found.origin, found.retries, found.connection))
+        self.assertEqual((str(self.root / 'placement.conf'), 10, None, ''),
+                         (found.origin, found.retries, found.connection,
+                          found.parameters))
         found = self.placement(
             '[placement]\nallocation_conflict_retry_count = 1\n'
-            '[placement_database]\nconnection = sqlite://\n').placement
-        self.assertEqual((1, 'sqlite://'), (found.retries, found.connection))
+            '[placement_database]\nconnection = sqlite://\n'
+            'connection_parameters = a=b\n').placement
+        self.assertEqual((1, 'sqlite://', 'a=b'), (
+            found.retries, found.connection, found.parameters))
 
     def look_in(self, *directories):
         return mock.patch('oslo_config.cfg._get_config_dirs',

@@ -18,7 +18,16 @@ def main():
     # oslo.config names the default configuration files and the log after it.
     sys.argv[0] = 'nova-compute'
     # Not earlier: nova patches its threading at this import.
-    from nova.cmd import compute
+    try:
+        from nova.cmd import compute
+    except ModuleNotFoundError as error:
+        if error.name != 'nova':
+            raise
+        sys.exit(
+            'nova-compute-ironic-multihost needs nova, which '
+            f'{sys.executable} does not have: pip install '
+            "'nova-ironic-multihost[nova]' in the environment of "
+            'nova-compute.')
     compute.main()
 
 

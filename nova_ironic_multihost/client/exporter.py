@@ -3,6 +3,7 @@
 """nova-ironic-multihost-exporter: results of the check for Prometheus."""
 
 import argparse
+import logging
 import pathlib
 import signal
 import sys
@@ -103,6 +104,8 @@ def main(argv=None):
     :returns: exit status
     """
     args = parser().parse_args(argv)
+    # The error that follows such a warning says more.
+    logging.getLogger('keystoneauth').setLevel(logging.ERROR)
     try:
         cloud = cloud_client.connect(args.os_cloud, args.os_baremetal_cloud)
     except cloud_client.SurveyError as error:

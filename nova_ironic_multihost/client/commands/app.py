@@ -3,6 +3,7 @@
 """nova-ironic-multihost: the program with all commands."""
 
 from importlib import metadata
+import logging
 import sys
 
 from cliff import app
@@ -44,6 +45,9 @@ class Shell(app.App):
 
     def initialize_app(self, argv):
         """Show the help without a command, by changing cliff's argv."""
+        if not self.options.verbose_level:
+            # The error that follows such a warning says more.
+            logging.getLogger('keystoneauth').setLevel(logging.ERROR)
         if not argv:
             self.interactive_mode = False
             argv.append('help')

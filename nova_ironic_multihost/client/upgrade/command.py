@@ -3,6 +3,7 @@
 """nova-ironic-multihost-status upgrade check: is the cloud ready?"""
 
 import argparse
+from importlib import util
 import logging
 import sys
 import textwrap
@@ -36,6 +37,13 @@ WIDTH = 72
 #: The prefix that oslo.upgradecheck gives the details.
 DETAILS = 'Details: '
 INDENT = '  '
+
+#: Exit status of an unexpected error, as oslo.upgradecheck has it.
+UNEXPECTED = 255
+
+NO_NOVA = (
+    f'{PROGRAM} needs nova, which {sys.executable} does not have: pip install '
+    "'nova-ironic-multihost[nova]' in the environment of nova-compute.")
 
 _DESCRIPTION = """\
 Look whether everything is ready before compute services are switched to this
@@ -219,6 +227,9 @@ def main(argv=None):
     :returns: exit status
     """
     args = parser().parse_args(argv)
+    if not util.find_spec('nova'):
+        print(NO_NOVA, file=sys.stderr)
+        return UNEXPECTED
     # Without a handler Python prints log lines of libraries into the results.
     logging.basicConfig(handlers=[logging.NullHandler()])
     return upgradecheck.main(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Our package, installed beside the nova of this environment."""
+"""Our package, installed beside the nova of this environment, or without."""
 
+from importlib import metadata
 import json
 import os
 import pathlib
@@ -12,6 +13,8 @@ import sysconfig
 import tarfile
 
 import fixtures
+from packaging import requirements
+from packaging import utils
 
 from nova_ironic_multihost.tests.loading import placement
 from nova_ironic_multihost.tests.loading import until_loaded
@@ -199,13 +202,9 @@ class Installation(Host):
         else:
             shutil.copytree(
                 ROOT, self.source, symlinks=True, ignore=NOT_OF_THE_SOURCE)
-        venv = self._directory / 'venv'
-        self._python('-m', 'venv', '--without-pip', str(venv))
-        self.scripts = venv / 'bin'
-        self.python = self.scripts / 'python'
         self.nova_compute = pathlib.Path(
             sysconfig.get_path('scripts'), 'nova-compute')
-        site_packages = next(venv.glob('lib/python*/site-packages'))
+        site_packages = self._make_venv()
         (site_packages / 'outer.pth').write_text(
             sysconfig.get_path('purelib') + '\n')
         # Forced, because the outer environment may have the same version.
@@ -215,6 +214,14 @@ class Installation(Host):
             *(['--editable'] if self._editable else []), str(self.source))
         self.package = ((self.source if self._editable else site_packages)
                         / 'nova_ironic_multihost')
+
+    def _make_venv(self):
+        """Make an empty environment; return its site-packages."""
+        venv = self._directory / 'venv'
+        self._python('-m', 'venv', '--without-pip', str(venv))
+        self.scripts = venv / 'bin'
+        self.python = self.scripts / 'python'
+        return next(venv.glob('lib/python*/site-packages'))
 
     def installed_files(self):
         """Names of the files of the package, as in the source."""
@@ -243,3 +250,71 @@ class Installation(Host):
         process = self._run([sys.executable, *arguments], cwd, **version)
         if process.returncode:
             raise RuntimeError(process.stdout + process.stderr)
+
+
+class Workstation(Installation):
+    """A virtual environment with the wheel of our package, without nova.
+
+    What the wheel requires is linked from the environment that runs the test,
+    which has the versions of the constraints; no index is asked.
+
+    :ivar packages: distributions that the wheel requires, by name.
+    """
+
+    def __init__(self):
+        super().__init__(editable=False, archived=True)
+
+    def _setUp(self):
+        Host._setUp(self)
+        self.source = self._directory / 'source'
+        write_archive(self.source)
+        self._python(
+            '-m', 'pip', 'wheel', '--no-deps', '--no-build-isolation',
+            '--wheel-dir', str(self._directory), str(self.source))
+        [self.wheel] = self._directory.glob('*.whl')
+        site_packages = self._make_venv()
+        self._python(
+            '-m', 'pip', '--python', str(self.python), 'install', '--no-deps',
+            '--no-index', str(self.wheel))
+        [ours] = metadata.distributions(path=[str(site_packages)])
+        self.packages = required(ours)
+        for distribution in self.packages.values():
+            link(distribution, site_packages)
+
+    def run(self, script, *arguments, **environment):
+        """Run a script of our package; return subprocess.CompletedProcess."""
+        return self._run([str(self.scripts / script), *arguments],
+                         PATH='/usr/bin:/bin', **environment)
+
+    def _environment(self):
+        # The links would fill the cache of the environment that runs the test.
+        return {name: value for name, value in super()._environment().items()
+                if not name.startswith('OS_')} | {
+            'PYTHONPYCACHEPREFIX': str(self._directory / 'pycache')}
+
+
+def required(distribution):
+    """Return what pip installs for a distribution: {name: distribution}."""
+    found = {}
+    seen = set()
+    left = [(distribution, '')]
+    while left:
+        one, extra = left.pop()
+        for wanted in map(requirements.Requirement, one.requires or ()):
+            if wanted.marker and not wanted.marker.evaluate({'extra': extra}):
+                continue
+            name = utils.canonicalize_name(wanted.name)
+            found[name] = found.get(name) or metadata.distribution(name)
+            new = {(name, asked) for asked in ('', *wanted.extras)} - seen
+            seen |= new
+            left += [(found[name], asked) for _, asked in new]
+    return found
+
+
+def link(distribution, site_packages):
+    """Link the files of a distribution, but its scripts, into a directory."""
+    for file in distribution.files:
+        if '..' in file.parts or '__pycache__' in file.parts:
+            continue
+        (site_packages / file).parent.mkdir(parents=True, exist_ok=True)
+        (site_packages / file).symlink_to(distribution.locate_file(file))

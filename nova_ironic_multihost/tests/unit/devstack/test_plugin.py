@@ -201,7 +201,7 @@ class InstallationTestCase(StackedTestCase):
         python = pip.with_name('python3')
         python.write_text(f'#!/bin/sh\necho nova $(cat {version})\n')
         python.chmod(0o755)
-        pip.write_text('#!/bin/sh\ncase "$*" in *multihost) '
+        pip.write_text('#!/bin/sh\ncase "$*" in *"multihost[nova]") '
                        f'echo 34.0.0 > {version};; esac\n')
         self.machine.configure()
         done = self.machine.devstack(

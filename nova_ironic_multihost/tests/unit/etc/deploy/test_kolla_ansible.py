@@ -68,7 +68,7 @@ class ImageTestCase(base.BaseTestCase):
                 self.assertIn(
                     '\nRUN python3 -m pip --no-cache-dir install --upgrade '
                     '-c /requirements/upper-constraints.txt '
-                    'nova-ironic-multihost\n', self.dockerfile(kolla))
+                    'nova-ironic-multihost[nova]\n', self.dockerfile(kolla))
 
     def dockerfile(self, kolla):
         """The Dockerfile that kolla-build writes of nova-compute-ironic."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
 from http import HTTPStatus
+import itertools
+import random
 
 from nova import exception
 from nova import objects
@@ -25,6 +27,7 @@ from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import takeover
 
 #: Parallel requests to placement. One takes 5 to 7 ms; keystoneauth keeps ten
 #: connections.
@@ -134,6 +137,8 @@ class NovaWrites:
         self._failed = failed
         self._tracker = tracker
         self._under_way: Set[str] = frozenset()
+        # Not as those of the process before.
+        self._attempts = itertools.count(random.randrange(takeover.ATTEMPTS))
 
     @property
     def under_way(self) -> Set[str]:
@@ -167,7 +172,8 @@ class NovaWrites:
         unknown = len(instances)
         try:
             outcomes = takeover_write.take_over(
-                names.admin_context(), instances, host, eligible)
+                names.admin_context(), instances, host, eligible,
+                next(self._attempts))
             unknown = sum(isinstance(outcome, Exception)
                           for outcome in outcomes.values())
             self._recorder.count(Event.TAKEN_OVER, sum(

@@ -52,19 +52,20 @@ Outcome = bool | Exception
 
 def take_over(context: nova_context.RequestContext,
               instances: Mapping[str, InstanceState], host: str,
-              eligible: Eligible) -> dict[str, Outcome]:
+              eligible: Eligible, attempt: int = 0) -> dict[str, Outcome]:
     """Move instances that have not changed to another host.
 
     :param instances: uuid -> state when read; few, as all are read again
         between the two writes.
     :param eligible: asked after the first marks are written, which may take
         minutes. Instances of a host that is up again lose their mark.
+    :param attempt: another number than that of the calls before.
     :returns: uuid -> whether it was moved; an Exception if unknown. The host
         in the mark then goes on with it or undoes it
         (engine/servers/recovery.py).
     :raises Exception: the outcome is unknown for all of them.
     """
-    transfers = {uuid: _Transfer(context, uuid, state, host)
+    transfers = {uuid: _Transfer(context, uuid, state, host, attempt)
                  for uuid, state in instances.items()}
 
     def run_step(
@@ -161,7 +162,7 @@ class _Transfer:
     """The takeover of one instance, used by one thread at a time."""
 
     def __init__(self, context: nova_context.RequestContext, uuid: str,
-                 state: InstanceState, host: str) -> None:
+                 state: InstanceState, host: str, attempt: int) -> None:
         self.outcome: Outcome | None = None  # None: in progress
         self.old_host = state.host
         self.old_host_is_live = False
@@ -169,7 +170,8 @@ class _Transfer:
         self._uuid = uuid
         self._state = state
         self._host = host
-        self._first_mark = takeover.taking(state.task_state, host_key(host))
+        self._first_mark = takeover.taking(
+            state.task_state, host_key(host), attempt)
         # The timeout of a write that may have been carried out.
         self._timeout: Exception | None = None
 

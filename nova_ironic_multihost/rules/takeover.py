@@ -10,8 +10,10 @@ During a takeover the task state is a *mark*: the new host and the task state
 before. ``taking-over`` is written only if the task state is as it was at the
 decision. ``taken-over`` is written with the new host, only over the first
 mark, and only if there is a task to finish. So one of two competing hosts
-fails. Later writes require the mark as well. A mark has all that is needed
-to finish, and is found after any crash (:func:`sort_marked`).
+fails. Later writes require the mark as well. The first mark has the number of
+its attempt: a write of an earlier attempt may come late, and must not allow
+that of a later one. A mark has all that is needed to finish, and is found
+after any crash (:func:`sort_marked`).
 """
 
 from collections.abc import Callable
@@ -34,6 +36,9 @@ POLICIES = (NEVER, FORCED_DOWN, DOWN)
 
 #: Prefixes of a mark: before and after the host is the new one.
 _TAKING, _TAKEN = 'taking-over', 'taken-over'
+
+#: Attempts at takeovers until their numbers begin again.
+ATTEMPTS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +74,10 @@ def eligible(policy: Policy, view: peers.View,
         and (sees_most_of_all or view.peer(host))})
 
 
-def taking(task_state: str | None, host: HostKey) -> str:
+def taking(task_state: str | None, host: HostKey, attempt: int = 0) -> str:
     """Return the first mark: the instance is still on the old host."""
-    return f'{_TAKING}:{_host_digest(host)}:{before_mark(task_state) or ""}'
+    return (f'{_TAKING}:{_host_digest(host)}.{attempt % ATTEMPTS}:'
+            f'{before_mark(task_state) or ""}')
 
 
 def taken(task_state: str | None, host: HostKey) -> str:
@@ -87,8 +93,9 @@ def resting_or_taken(vm_state: str | None, task_state: str | None,
 
 def marks(host: HostKey, task_states: Iterable[str]) -> list[str]:
     """Return all marks of a host for these task states, and for none."""
-    before = [None, *task_states]
-    return [mark(state, host) for state in before for mark in (taking, taken)]
+    return [mark for state in [None, *task_states] for mark in (
+        taken(state, host),
+        *(taking(state, host, attempt) for attempt in range(ATTEMPTS)))]
 
 
 def _host_digest(host: HostKey) -> str:
@@ -105,7 +112,7 @@ def is_mark(task_state: str | None) -> bool:
 def is_anothers(task_state: str | None, host: HostKey) -> bool:
     """Return whether a task state is a mark of another host."""
     return (task_state is not None and is_mark(task_state)
-            and task_state.split(':')[1] != _host_digest(host))
+            and task_state.split(':')[1].split('.')[0] != _host_digest(host))
 
 
 def before_mark(task_state: str | None) -> str | None:

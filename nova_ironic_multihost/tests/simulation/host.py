@@ -454,8 +454,11 @@ class Sources:
             return outcomes
         as_seen = [uuid for uuid, state in instances.items()
                    if self._world.instances[uuid].state == state]
+        # A new process of the host hardly ever begins with an old number.
+        attempt = int(self._world.new(self._host).removeprefix(self._host))
         outcomes |= {uuid: self._outcome(
-            self._mark, uuid, instances[uuid], host) for uuid in as_seen}
+            self._mark, uuid, instances[uuid], host, attempt)
+                     for uuid in as_seen}
         # The services are read: a host that is back keeps its own. Who does
         # not read them goes by what there is now.
         self._asked[greenlet.getcurrent()] = self._world.version
@@ -465,7 +468,7 @@ class Sources:
         now = {uuid: self._world.instances[uuid].state for uuid in instances}
         return {uuid: self._outcome(
                     self._move, uuid, instances[uuid], host, now[uuid],
-                    instances[uuid].host_key in dead, asked)
+                    instances[uuid].host_key in dead, asked, attempt)
                 if outcome is True else outcome
                 for uuid, outcome in outcomes.items()}
 
@@ -476,14 +479,14 @@ class Sources:
             self.failed()
             return exc
 
-    def _mark(self, instance, state, host):
-        taking = takeover.taking(state.task_state, host_key(host))
+    def _mark(self, instance, state, host, attempt):
+        taking = takeover.taking(state.task_state, host_key(host), attempt)
         return self.writes.write(lambda: self._world.set_states(
             instance, (state.vm_state, state.task_state),
             state.vm_state, taking))
 
-    def _move(self, instance, state, host, now, dead, asked):
-        taking = takeover.taking(state.task_state, host_key(host))
+    def _move(self, instance, state, host, now, dead, asked, attempt):
+        taking = takeover.taking(state.task_state, host_key(host), attempt)
         taken = takeover.resting_or_taken(
             now.vm_state, state.task_state, host_key(host))
         if now.task_state != taking:

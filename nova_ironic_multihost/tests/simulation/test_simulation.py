@@ -1252,6 +1252,23 @@ class SimulationTest(unittest.TestCase):
         self.assertEqual(2, len(state.world.late))
         state.teardown()
 
+    def test_late_mark_and_late_move_after_another_host_has_taken_it(self):
+        """The late mark is of another attempt than the late move waits for.
+
+        Found by 20,000 examples.
+        """
+        state = Simulation()
+        state.begin(number=3, nodes=1, limit=1, delay=0, started=True,
+                    zones=[], when='forced_down')
+        state.lose(faults=['lost'], index=0)
+        state.carry_out(index=0)
+        state.die_and_be_fenced(
+            back=False, builds=False, faults=['later', 'dropped', 'later'],
+            index=0, operate=False, order=[(0, 13), (0, 14)], servers=1)
+        state.join(audits=0, early=False, index=0, node=0, steps=5)
+        self.assertEqual(4, len(state.world.late))
+        state.teardown()
+
     def test_host_that_joins_and_is_disabled_between_two_audits(self):
         """It has taken nodes meanwhile, and the old owner sees none of that.
 

@@ -19,6 +19,7 @@ from nova_ironic_multihost.engine.base import metrics as totals
 from nova_ironic_multihost.engine.base import ports
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.model import InstanceState
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.adapters import base
 
 
@@ -123,6 +124,16 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         writes.take_over(wanted, 'host', frozenset)
         self.assertEqual(2, failed.call_count)
         self.assertEqual(frozenset(), writes.under_way)
+
+    def test_each_take_over_has_a_number_of_its_own(self):
+        take_over = self.useFixture(fixtures.MockPatchObject(
+            takeover_write, 'take_over', return_value={})).mock
+        writes = nova_facts.NovaWrites()
+        for _ in range(takeover.ATTEMPTS):
+            writes.take_over({}, 'host', frozenset)
+        numbers = {call.args[-1] % takeover.ATTEMPTS
+                   for call in take_over.call_args_list}
+        self.assertEqual(takeover.ATTEMPTS, len(numbers))
 
     def test_provider_of_a_node_that_is_gone(self):
         consumers = self.useFixture(fixtures.MockPatchObject(

@@ -6,6 +6,7 @@ import contextlib
 from unittest import mock
 
 import fixtures
+from nova import exception
 from nova import objects
 import oslo_messaging as messaging
 from oslo_utils.fixture import uuidsentinel
@@ -44,11 +45,11 @@ class TransferTestCase(base.DatabaseTestCase):
         row = objects.Instance.get_by_uuid(self.context, self.uuid)
         return row.host, row.vm_state, row.task_state
 
-    def take_over(self, state=None, host='mine'):
+    def take_over(self, state=None, host='mine', attempt=0):
         """Take it over; what is not known is raised."""
         outcome = takeover_write.take_over(
             self.context, {self.uuid: state or self.seen()}, host,
-            self.dead)[self.uuid]
+            self.dead, attempt)[self.uuid]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -321,6 +322,30 @@ class TransferTestCase(base.DatabaseTestCase):
         with mock.patch.object(objects.Instance, 'save', save_too_late):
             self.assertFalse(self.take_over())
         self.assertEqual(('other', 'active', None), self.now())
+
+    def test_late_move_after_the_late_mark_of_another_attempt(self):
+        """Another host has taken the instance over in between."""
+        save, late = objects.Instance.save, []
+
+        def save_later(row, **how):
+            if len(late) < 2 and (row.host == 'mine' or not late):
+                late.append(lambda: save(row, **how))
+                raise messaging.MessagingTimeout()
+            save(row, **how)
+
+        with mock.patch.object(objects.Instance, 'save', save_later):
+            self.assertRaises(
+                messaging.MessagingTimeout, self.take_over, attempt=1)
+            self.assertRaises(
+                messaging.MessagingTimeout, self.take_over, attempt=2)
+        self.write('dead', None)
+        self.assertTrue(self.take_over(host='other'))
+        mark, move = late
+        mark()
+        self.assertEqual(
+            ('other', takeover.taking(None, 'mine', 1)), self.now()[::2])
+        self.assertRaises(exception.UnexpectedTaskStateError, move)
+        self.assertEqual('other', self.now()[0])
 
     def test_not_when_the_mark_is_taken_away_meanwhile(self):
         seen = []

@@ -219,12 +219,24 @@ class SortMarkedTestCase(base.BaseTestCase):
             self.assertSorted(host, task_state)
 
     @hypothesis.given(st.sampled_from([None, 'deleting', 'spawning']),
-                      st.text(min_size=1), st.text(min_size=1))
-    def test_marks_can_be_listed_and_tell_hosts_apart(self, state, one, two):
+                      st.text(min_size=1), st.text(min_size=1),
+                      st.integers(0, 100))
+    def test_marks_can_be_listed_and_tell_hosts_apart(
+            self, state, one, two, attempt):
         states = ['deleting', 'spawning']
-        for mark in takeover.taking(state, one), takeover.taken(state, one):
+        for mark in (takeover.taking(state, one, attempt),
+                     takeover.taken(state, one)):
             self.assertIn(mark, takeover.marks(one, states))
             self.assertEqual(one == two, mark in takeover.marks(two, states))
+
+    def test_first_marks_tell_attempts_apart(self):
+        marks = {takeover.taking('deleting', HOST, attempt)
+                 for attempt in range(takeover.ATTEMPTS)}
+        self.assertEqual(takeover.ATTEMPTS, len(marks))
+        for mark in marks:
+            self.assertFalse(takeover.is_anothers(mark, HOST))
+            self.assertTrue(takeover.is_anothers(mark, OTHER))
+            self.assertEqual('deleting', takeover.before_mark(mark))
 
     def test_errors_that_speak_of_marks(self):
         for mark in takeover.taking(None, HOST), takeover.taken('x', HOST):

@@ -20,6 +20,10 @@ READ_COMMITTED = (
     '[placement_database]connection_parameters = init_command='
     'SET+SESSION+TRANSACTION+ISOLATION+LEVEL+READ+COMMITTED')
 
+#: The largest host_subset_size of a deployment tool (openstack-ansible) for
+#: virtual machines.
+MOST = 10
+
 _PAGE = 'documentation, page "Scheduling"'
 
 
@@ -48,13 +52,13 @@ def judge(found: Iterable[conf_settings.ConfSettings],
     :param others: hosts with hypervisors that are not Ironic's.
     """
     for one in found:
-        if others and one.host_subset_size > 1:
+        if others and one.host_subset_size > MOST:
             yield Problem(
                 f'{one.origin} has [filter_scheduler]host_subset_size = '
                 f'{one.host_subset_size}, and nova has hypervisors of virtual '
-                f'machines ({problem.some(sorted(others))}), for which no '
-                'weigher counts then: remove the option on the schedulers '
-                f'({_PAGE}).')
+                f'machines ({problem.some(sorted(others))}), for which '
+                'weighers hardly count then: remove the option on the '
+                f'schedulers ({_PAGE}).')
 
 
 def judge_placement(found: PlacementFacts,

@@ -73,12 +73,12 @@ class SchedulersTestCase(base.JudgeTestCase):
 
     def test_weighers_count(self):
         self.assert_silent(self.judge())
-        self.assert_silent(self.judge(1, 1))
+        self.assert_silent(self.judge(1, scheduling.MOST))
 
     def test_bare_metal_only(self):
         self.assert_silent(self.judge(999, others=frozenset()))
 
-    def test_no_weigher_counts(self):
+    def test_weighers_hardly_count(self):
         self.assert_complains(
             self.judge(1, 999), 'c-999.conf has '
             '[filter_scheduler]host_subset_size = 999', 'kvm-1, kvm-2',

@@ -181,11 +181,13 @@ class AnsibleTestCase(base.BaseTestCase):
                              self.merged(ansible)['DEFAULT']['host'])
 
     def test_the_files_are_where_it_looks(self):
-        for name, role, service in (
-                ('nova-compute-ironic.conf', 'nova-cell', 'nova'),
-                ('nova-scheduler.conf', 'nova', 'nova'),
-                ('placement.conf', 'placement', '')):
-            first = (fragments.DEPLOY / 'kolla-ansible' / name
+        for file, name, role, service in (
+                ('nova-compute-ironic.conf',) * 2 + ('nova-cell', 'nova'),
+                *((f'nova-scheduler-{kind}.conf', 'nova-scheduler.conf',
+                   'nova', 'nova') for kind in fragments.SETS),
+                *((f'placement-{kind}.conf', 'placement.conf', 'placement',
+                   '') for kind in fragments.SETS)):
+            first = (fragments.DEPLOY / 'kolla-ansible' / file
                      ).read_text().splitlines()[0]
             self.assertEqual(
                 '/'.join(filter(None, ('# /etc/kolla/config', service, name))),

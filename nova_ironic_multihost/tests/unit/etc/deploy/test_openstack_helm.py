@@ -33,7 +33,9 @@ class OpenStackHelmTestCase(base.BaseTestCase):
 
     def test_values_exist(self):
         for name, chart in (('values.yaml', 'nova'),
-                            ('placement-values.yaml', 'placement')):
+                            ('bare-metal-only.yaml', 'nova'),
+                            ('placement-bare-metal-only.yaml', 'placement'),
+                            ('placement-with-vms.yaml', 'placement')):
             self.assertEqual([], list(strangers(
                 fragments.read(f'openstack-helm/{name}'),
                 yaml.safe_load(self.chart(f'{chart}/values.yaml')))))

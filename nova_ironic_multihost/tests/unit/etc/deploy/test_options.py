@@ -7,6 +7,7 @@ from oslo_service import _options as service_opts
 from oslotest import base
 from placement.conf import opts as placement_opts
 
+from nova_ironic_multihost.client.upgrade import scheduling
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.tests.unit.etc.deploy import fragments
 
@@ -17,6 +18,9 @@ TIMES = ('manager_shutdown_timeout', 'graceful_shutdown_timeout')
 #: choose threads for this whole process.
 NOVA = [*nova_opts.list_opts(), ('DEFAULT', service_opts.service_opts),
         *conf.list_opts()]
+
+#: The value that the upgrade check advises.
+_, _, PARAMETERS = scheduling.READ_COMMITTED.partition(' = ')
 
 #: Seconds between the end of nova-compute and its SIGKILL.
 MARGIN = 5
@@ -47,12 +51,14 @@ class OptionsTestCase(base.BaseTestCase):
         for name, tool in self.tools.items():
             with self.subTest(name):
                 self.parsed(tool.compute, NOVA)
-                self.parsed(tool.scheduler, NOVA)
+                for sections in tool.scheduler.values():
+                    self.parsed(sections, NOVA)
 
     def test_placement_has_them(self):
         for name, tool in self.tools.items():
             with self.subTest(name):
-                self.parsed(tool.placement, placement_opts.list_opts())
+                for sections in tool.placement.values():
+                    self.parsed(sections, placement_opts.list_opts())
 
     def test_an_option_that_is_misspelt_is_found(self):
         for section, option, value, error in (
@@ -74,14 +80,44 @@ class OptionsTestCase(base.BaseTestCase):
             default = {option: value for option, value
                        in tool.compute['DEFAULT'].items()
                        if option not in TIMES}
-            # YAML has a truth of its own.
-            return str((sorted(default.items()), tool.compute['ironic'],
-                        sorted((section, sorted(options.items()))
-                               for section, options in tool.scheduler.items()),
-                        tool.placement)).lower()
+            return str((sorted(default.items()), tool.compute['ironic']))
 
         self.assertEqual(1, len(set(map(told, self.tools.values()))),
                          '\n'.join(map(told, self.tools.values())))
+
+    def test_all_have_the_same_two_sets(self):
+        shared = {
+            ('filter_scheduler', 'shuffle_best_same_weighed_hosts'): True,
+            ('scheduler', 'max_attempts'): 10}
+        for name, tool in self.tools.items():
+            with self.subTest(name):
+                scheduler = {kind: self.parsed(sections, NOVA)
+                             for kind, sections in tool.scheduler.items()}
+                self.assertEqual({
+                    'bare-metal-only': shared | {
+                        ('filter_scheduler', 'host_subset_size'): 999},
+                    'with-vms': shared}, scheduler)
+                self.assertEqual(
+                    {'bare-metal-only': {'placement': {
+                        'allocation_conflict_retry_count': '1'}},
+                     'with-vms': {'placement_database': {
+                         'connection_parameters': PARAMETERS}}},
+                    tool.placement)
+
+    def test_the_upgrade_check_accepts_each_set(self):
+        for name, tool in self.tools.items():
+            for kind, others in (('bare-metal-only', frozenset()),
+                                 ('with-vms', frozenset({'kvm-1'}))):
+                told = tool.placement[kind]
+                facts = scheduling.PlacementFacts(
+                    name,
+                    int(told.get('placement', {}).get(
+                        'allocation_conflict_retry_count', 10)),
+                    None,
+                    told.get('placement_database', {}).get(
+                        'connection_parameters', ''))
+                self.assertEqual(
+                    [], list(scheduling.judge_placement(facts, others)))
 
     def test_a_stop_ends_before_it_is_killed_and_before_nodes_move(self):
         for name, tool in self.tools.items():

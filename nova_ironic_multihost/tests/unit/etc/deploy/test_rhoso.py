@@ -51,6 +51,8 @@ class RhosoTestCase(base.BaseTestCase):
     def test_it_is_allowed(self):
         for kind, patch in (
                 ('openstackcontrolplanes', self.plane),
+                *(('openstackcontrolplanes', patch) for patch
+                  in fragments.sets('rhoso/{}.yaml').values()),
                 ('openstackversions',
                  fragments.read('rhoso/openstackversion.yaml'))):
             self.assertEqual([], list(refused(self.schema(kind),

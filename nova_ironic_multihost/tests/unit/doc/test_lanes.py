@@ -40,7 +40,7 @@ class GateTestCase(base.BaseTestCase):
 
     def test_all_that_is_promised(self):
         wanted = GUARANTEE.findall(
-            (DOCS / 'reference' / 'ownership.rst').read_text())
+            (DOCS / 'reference' / 'guarantees.rst').read_text())
         wanted += promises('overview.rst') + promises('outages.rst')
         self.assertEqual(len(wanted), len(self.rows))
         for whole, (row, _) in zip(wanted, self.rows):

@@ -291,6 +291,10 @@ class CloudClient:
                       and one.key == host_key(host))
         return tuple(found)
 
+    def moment(self) -> float:
+        """Return the time by nova's clock, as of its last answer."""
+        return self._nova.moment()
+
     def bare_metal(self, host: str) -> bool | None:
         """Return whether a host has bare metal, judged by one of its servers.
 

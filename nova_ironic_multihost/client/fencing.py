@@ -48,6 +48,45 @@ def refusal(services: tuple[cloud_state.Service, ...],
     return None
 
 
+def missed(service: cloud_state.Service) -> bool:
+    """Return whether nova misses a compute service that should run."""
+    return service.reached and not (
+        service.up or service.disabled or service.forced_down)
+
+
+def not_alone(services: tuple[cloud_state.Service, ...],
+              service: cloud_state.Service, at: float,
+              window: float) -> str | None:
+    """Return why a silent host is not the only dead one, None if it is.
+
+    For tools that power a host off for its silence alone: several silent
+    hosts mean an outage of nova rather than dead hosts. Beside a single other
+    compute service that one has to be up.
+
+    :param at: the time of ``services`` by nova's clock
+    :param window: seconds in which one host may be fenced
+    """
+    others = [other for key, other in cloud_state.CloudState(
+        services=services).service_of.items() if key != service.key]
+    up = sum(other.up for other in others)
+    silent = sorted(other.host for other in others if missed(other))
+    if silent or 2 * up <= len(others):
+        told = f', and it misses {", ".join(silent)}' if silent else ''
+        return (f'nova misses {service.host}, and not it alone: {up} of '
+                f'{len(others)} others are up{told}. Look at RabbitMQ, '
+                'nova-conductor, the network and the clocks, and power off '
+                'only hosts that are dead')
+    # A fence is the last write to the row of a dead compute service.
+    fenced = sorted(other.host for other in others if other.forced_down
+                    and (other.seen is None or at - other.seen < window))
+    if fenced:
+        return (f'nova misses {service.host}, and {", ".join(fenced)} was '
+                f'fenced within {window:.0f} s, or is fenced and alive. Look '
+                'for the cause that ends them; unfence the hosts that are '
+                'back')
+    return None
+
+
 def wanted(service: cloud_state.Service,
            why: str | None = None,
            renew: bool = False) -> dict[str, typing.Any]:

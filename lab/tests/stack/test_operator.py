@@ -58,6 +58,7 @@ class OperatorTestCase(operating.OperatingTestCase):
         self.until(lambda: 'IronicMultihostComputeDown' in self.alerts())
 
         # It is fenced: others have its server.
+        self.assertEqual(0, self.ask('silent', dead)[0])
         self.assertEqual(0, self.ask('fence', dead, '--dry-run')[0])
         self.assertEqual('down', self.row(dead)['State'])
         status, said, errors = self.ask(
@@ -65,6 +66,7 @@ class OperatorTestCase(operating.OperatingTestCase):
         self.assertEqual(0, status, said + errors)
         self.assertEqual(('fenced', 'disabled', 0), tuple(
             self.row(dead)[name] for name in ('State', 'Status', 'Nodes')))
+        self.assertEqual(1, self.ask('silent', dead)[0])
         takeover_target = self.shown('node', 'show', node)['owner']
         self.assertNotEqual(dead, takeover_target)
         [told] = self.notified('ironic_multihost.takeover')

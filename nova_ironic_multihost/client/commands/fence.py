@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""fence, unfence: let others take over from a dead host, and undo it."""
+"""fence, unfence, silent: have others take over from a dead host."""
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
@@ -9,6 +9,7 @@ from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client.commands import shared_arguments
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import force_down
+from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -245,3 +246,60 @@ what to do).
                 f'  {arguments.counted(len(taking), "server")} of these about '
                 'to be taken over: that is finished or given up within '
                 'minutes')
+
+
+class Silent(acting.ActingCommand):
+    """Say whether nova misses a compute service, and no other one.
+
+    For a tool that powers a machine off for no other reason. No other enabled
+    compute service may be silent, more than half of the others must be up,
+    and none may have been fenced lately. Beside a single other compute service
+    that one must be up. It changes nothing.
+    """
+
+    EPILOG = """\
+examples:
+  nova-ironic-multihost silent compute-2 --for 300
+        nova has missed compute-2 alone for five minutes
+
+exit status: 0 silent; 1 not silent: it is up, disabled or fenced; 2 not
+known, or others are silent or were fenced, too: look (standard error says
+what to do). A program tells 1 from a crash by the line on standard output.
+"""
+
+    def get_parser(self, prog_name):
+        """Add the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--for', type=arguments.seconds, metavar='SECONDS', default=0,
+            dest='seconds', help='look for so long (default: once)')
+        parser.add_argument(
+            '--within', type=arguments.seconds, metavar='SECONDS',
+            default=3600, help='count the fences of so many seconds '
+            '(default: %(default)s)')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Look at all compute services, until the time is over."""
+        cloud = self.survey()
+        reads = []
+        for _, known in polling.looks(
+                lambda: cloud.computes(parsed_args.host),
+                parsed_args.seconds):
+            service = services.named(known, parsed_args.host)
+            if not fencing.missed(service):
+                self.say(f'{service.host} is not silent: it is '
+                         f'{services.state(service)}')
+                return acting.LEFT
+            refused = fencing.not_alone(
+                known, service, cloud.moment(), parsed_args.within)
+            if refused:
+                raise base.Refused(f'{refused}.')
+            reads.append(service)
+            if fencing.alive(reads):
+                raise base.Refused(
+                    f'nova calls {service.host} down, but its heartbeats go '
+                    'on coming: compare the clocks of the controllers.')
+        services.expect_bare_metal(cloud, known, service)
+        self.say(f'{service.host} is silent, and no other compute service is')
+        return acting.DONE

@@ -2,6 +2,7 @@
 
 """A nova that answers over HTTP, for programs that are run as such."""
 
+import datetime
 import http.server
 import json
 import pathlib
@@ -112,7 +113,8 @@ class Nova(fixtures.Fixture):
     def change(self, found, body):
         """Change one of the services, and answer."""
         self.changes.append(body)
-        found.update(body)
+        found.update(body, updated_at=datetime.datetime.now(
+            datetime.UTC).replace(tzinfo=None).isoformat())
         if found['forced_down']:
             found['state'] = 'down'
         return 200, {'service': found}

@@ -11,6 +11,7 @@ import sys
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
 from nova_ironic_multihost.tests.fencing import recipes
 
@@ -31,7 +32,8 @@ echo "Chassis Power is $answer"
 #: Our command, which notes what it is told.
 COMMAND = r"""#!/bin/bash
 echo "nova $*" >> calls
-if [[ $1 == list ]]; then cat services; else exit "$(cat status)"; fi
+if [[ $1 == silent ]]; then cat answer; exit "$(cat silence)"; fi
+exit "$(cat status)"
 """
 #: The command.
 COMMANDS = 'nova_ironic_multihost.client.commands.app'
@@ -47,7 +49,7 @@ class ScriptTestCase(base.BaseTestCase):
             self.program(name, text)
         self.given('status', '0')
         self.given('calls')
-        self.given('services', 'east down enabled', 'west up enabled')
+        self.silence(0, 'east is silent, and no other compute service is')
         self.settings()
 
     def program(self, name, text):
@@ -61,6 +63,10 @@ class ScriptTestCase(base.BaseTestCase):
         self.given(f'{host}.conf', '# a comment', '', 'bmc=bmc-1',
                    'bmc_user=fence', 'bmc_password_file=/secret', 'pause=0',
                    *more)
+
+    def silence(self, status, *answer):
+        self.given('silence', status)
+        self.given('answer', *answer)
 
     def states(self, *states):
         self.given('states', *states)
@@ -128,102 +134,34 @@ class ScriptTestCase(base.BaseTestCase):
         self.assertIn('run this again', self.fence(status=1)[0])
 
     def test_if_silent(self):
-        self.states('off')
-        self.settings('silent_for=0')
+        self.states('on', 'off')
         _, calls = self.fence('--if-silent', 'east')
-        self.assertIn(self.FENCED, calls)
+        self.assertEqual(
+            ['nova silent east --for 300 --within 3600', 'power status',
+             'nova silent east --for 0 --within 3600', 'power off',
+             'power status', self.FENCED], self.asked(calls))
 
-    def looks_only(self, status, *services):
+    def looks_only(self, status, silence, *answer):
         """Have the timer run, which does nothing: what it says."""
-        self.given('services', *services)
+        self.silence(silence, *answer)
+        self.states('on', 'off')
         told, calls = self.fence('--if-silent', 'east', status=status)
-        self.assertEqual([], [c for c in calls if 'list --nova' not in c])
+        self.assertEqual([], [c for c in calls if 'nova silent' not in c])
         return told
 
     def test_if_not_silent(self):
-        self.states('on', 'off')
-        self.settings('silent_for=0')
-        for east in 'up enabled', 'up disabled', 'fenced disabled', (
-                'down disabled'), 'down ended', 'up ending':
-            self.assertEqual('', self.looks_only(
-                0, f'east {east}', 'west up enabled'))
-        # It has left another spelling of its name behind.
-        for services in ('East down enabled', 'east up enabled'), (
-                'East up enabled', 'east down enabled'):
-            self.looks_only(0, *services, 'west up enabled')
-
-    def test_not_it_alone(self):
-        self.states('on', 'off')
-        self.settings('silent_for=0')
-        east = 'east down enabled'
-        for services in (
-                ('west down enabled',),
-                ('a up enabled', 'b up enabled', 'c down enabled'),
-                # They were fenced one after the other.
-                ('a up enabled', 'b fenced disabled'),
-                ('a up enabled', 'b unknown'),
-                ('a down disabled',), ()):
-            self.assertIn('not it alone', self.looks_only(1, east, *services))
-        self.assertIn('it misses c d.', self.looks_only(
-            1, east, 'a up enabled', 'c down enabled', 'd down enabled'))
+        self.assertEqual('', self.looks_only(
+            0, 1, 'east is not silent: it is enabled and up'))
 
     def test_not_known_whether_it_is_silent(self):
-        self.states('on', 'off')
-        self.settings('silent_for=0')
-        for services in ('northeast down enabled', 'west up enabled'), (
-                'east unknown', 'west up enabled'), ():
-            self.assertIn('Nothing is done', self.looks_only(1, *services))
-        self.program('nova-ironic-multihost', COMMAND + 'exit 2\n')
+        # Refused, an argument that it does not know, a crash, not there.
+        for status in 2, 1, 0, 126, 127, 137:
+            self.assertIn('is not known', self.looks_only(1, status))
         self.assertIn('is not known', self.looks_only(
-            1, 'east down enabled', 'west up enabled'))
-
-    def test_many_at_once(self):
-        self.states('on')
-        silent = [f'c{index} down enabled' for index in range(4)]
-        self.given('services', *silent, 'c5 up enabled')
-        for host in 'c0', 'c1', 'c2', 'c3':
-            self.settings('silent_for=0', host=host)
-            _, calls = self.fence('--if-silent', host, status=1)
-        self.assertEqual(set(), {c for c in calls if 'list' not in c})
-
-    def test_one_after_the_other(self):
-        for host in 'east', 'west':
-            self.settings('silent_for=0', host=host)
-        self.states('off')
-        for _ in range(2):
-            _, calls = self.fence('--if-silent', 'east')
-        self.assertEqual(2, calls.count(self.FENCED))
-        self.given('services', 'east fenced disabled', 'west down enabled',
-                   'a up enabled', 'b up enabled')
-        told, calls = self.fence('--if-silent', 'west', status=1)
-        self.assertIn('east was powered off as silent', told)
-        self.assertNotIn('nova fence west', ' '.join(calls))
-        # A person is not kept from it, and an hour ends.
-        self.fence('west')
-        self.settings('silent_for=0', 'one_in=0', host='west')
-        _, calls = self.fence('--if-silent', 'west')
-        self.assertEqual(2, ' '.join(calls).count('nova fence west'))
-
-    def test_one_that_is_not_powered_off_keeps_no_other_back(self):
-        for host in 'east', 'west':
-            self.settings('silent_for=0', host=host)
-        self.states('fail')
-        told, _ = self.fence('--if-silent', 'east', status=1)
-        self.assertIn('does not say', told)
-        # Somebody has pulled the plug of east, and fenced it.
-        self.states('on', 'off')
-        self.given('services', 'east fenced disabled', 'west down enabled',
-                   'a up enabled', 'b up enabled')
-        _, calls = self.fence('--if-silent', 'west')
-        self.assertIn('nova fence west', ' '.join(calls))
-
-    def test_silence_that_ends(self):
-        self.states('on', 'off')
-        self.settings('silent_for=600')
-        self.program('nova-ironic-multihost', COMMAND + (
-            "\nsed -i 's/east down/east up/' services\n"))
-        _, calls = self.fence('--if-silent', 'east')
-        self.assertEqual(2, len(calls))
+            1, 2, 'east is not silent: it is enabled and up'))
+        (self.home / 'nova-ironic-multihost').unlink()
+        (self.home / 'python').symlink_to(sys.executable)
+        self.assertIn('is not known', self.looks_only(1, 0))
 
     def test_wrong_calls_and_settings(self):
         for argv in (), ('east', 'west'), ('../east',), ('--if-silent',), (
@@ -255,17 +193,19 @@ class ScriptTestCase(base.BaseTestCase):
 
     def test_who_says_so_does_not_wait_for_the_timer(self):
         self.states('off')
-        self.settings('silent_for=600', 'pause=1')
+        self.program('nova-ironic-multihost', COMMAND.replace(
+            'cat answer', 'until [[ -e over ]]; do sleep 1; done; cat answer'))
         timer = subprocess.Popen(
             [SCRIPT, '--if-silent', 'east'], cwd=self.home,
             env=self.environment, stderr=subprocess.PIPE)
-        while 'list' not in (self.home / 'calls').read_text():
+        while 'silent' not in (self.home / 'calls').read_text():
             self.assertIsNone(timer.poll())
         _, calls = self.fence()
         self.assertIn(self.FENCED, calls)
         self.assertIsNone(timer.poll())
         # The timer sees that it is done.
-        self.given('services', 'east fenced disabled', 'west up enabled')
+        self.silence(1, 'east is not silent: it is forced down and disabled')
+        self.given('over')
         self.assertEqual((b'', 0), (timer.communicate()[1], timer.returncode))
         calls = (self.home / 'calls').read_text().splitlines()
         self.assertEqual(1, calls.count(self.FENCED))
@@ -273,19 +213,22 @@ class ScriptTestCase(base.BaseTestCase):
     def test_what_was_fenced_while_the_timer_waited_for_its_turn(self):
         # It looks once more when it has the lock.
         self.states('on')
-        self.settings('silent_for=0')
-        self.program('nova-ironic-multihost', COMMAND + (
-            "\nsed -i 's/east down enabled/east fenced disabled/' services\n"))
+        self.program('nova-ironic-multihost', COMMAND.replace(
+            'cat answer', "cat answer; "
+            "echo 'east is not silent: it is fenced' > answer").replace(
+                'cat silence', 'cat silence; echo 1 > silence'))
         _, calls = self.fence('--if-silent', 'east')
         self.assertEqual(1, self.asked(calls).count('power status'))
         self.assertEqual(3, len(calls))
 
-    def test_with_a_nova(self):
+    def nova_is(self, cloud):
+        """Return the settings that say which nova is asked."""
+        return (f'OS_CLIENT_CONFIG_FILE={cloud.clouds_file}',
+                'OS_CLOUD=fencing')
+
+    def with_a_nova(self):
+        """Have our own command, and a nova that it asks."""
         cloud = self.useFixture(nova.Nova())
-        self.states('on', 'off')
-        nova_is = (f'OS_CLIENT_CONFIG_FILE={cloud.clouds_file}',
-                   'OS_CLOUD=fencing')
-        self.settings(*nova_is)
         self.program(
             'nova-ironic-multihost', f"""#!/bin/bash
 exec {sys.executable} -W ignore -m {COMMANDS} "$@"
@@ -293,6 +236,13 @@ exec {sys.executable} -W ignore -m {COMMANDS} "$@"
         os.symlink(pathlib.Path(recipes.FENCING).parents[1]
                    / 'nova_ironic_multihost',
                    self.home / 'nova_ironic_multihost')
+        return cloud
+
+    def test_with_a_nova(self):
+        cloud = self.with_a_nova()
+        nova_is = self.nova_is(cloud)
+        self.settings(*nova_is)
+        self.states('on', 'off')
         cloud.failures = 1
         told, _ = self.fence()
         self.assertIn('HTTP 503', told)
@@ -308,11 +258,44 @@ exec {sys.executable} -W ignore -m {COMMANDS} "$@"
         self.assertIn('east is up', told)
         self.assertIn('BMC of another machine', told)
         self.assertEqual(1, len(cloud.changes))
-        # An account that Ironic shows nothing, and a cell that is away.
+
+    def test_if_silent_with_a_nova(self):
+        # Its account sees nothing in Ironic.
+        cloud = self.with_a_nova()
+        hosts = ['east', 'north', 'south']
+        cloud.services[:] = [
+            clouds.service('west'), clouds.service('middle'),
+            *(clouds.service(host, state='down') for host in hosts)]
+        for host in hosts:
+            self.settings('silent_for=0', *self.nova_is(cloud), host=host)
+        # One switch for all of them.
+        self.states('on', 'off')
+        told = [self.fence('--if-silent', host, status=1)[0]
+                for host in hosts]
+        self.assertIn('and it misses north, south', told[0])
+        self.assertEqual([], cloud.changes)
+        # They die one after the other.
+        for service in cloud.services[3:]:
+            service['state'] = 'up'
+        self.fence('--if-silent', 'east')
+        self.assertEqual(('disabled', True), (
+            cloud.services[2]['status'], cloud.services[2]['forced_down']))
+        cloud.services[3]['state'] = 'down'
+        self.states('on', 'off')
+        told, _ = self.fence('--if-silent', 'north', status=1)
+        self.assertIn('east was fenced within 3600 s', told)
+        self.assertEqual(1, len(cloud.changes))
+        # A person is not kept from it, and an hour ends.
+        self.settings('silent_for=0', 'one_in=0', *self.nova_is(cloud),
+                      host='north')
+        self.fence('--if-silent', 'north')
+        self.assertEqual(2, len(cloud.changes))
+
+    def test_if_silent_while_a_cell_is_away(self):
+        cloud = self.with_a_nova()
         cloud.away = True
-        cloud.services[0].update(state='down')
         self.states('off')
-        self.settings('silent_for=0', *nova_is)
+        self.settings('silent_for=0', *self.nova_is(cloud))
         self.fence('--if-silent', 'east')
         self.assertEqual(('disabled', True), (
             cloud.services[0]['status'], cloud.services[0]['forced_down']))

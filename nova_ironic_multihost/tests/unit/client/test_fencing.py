@@ -47,6 +47,67 @@ class RefusalTestCase(base.BaseTestCase):
         self.assertIsNone(self.refusal(FENCED, {'up': False}))
 
 
+class NotAloneTestCase(base.BaseTestCase):
+
+    SILENT = {'up': False, 'seen': 940.0}
+
+    def not_alone(self, *others, window=100.0):
+        """Return why the first one of several is not silent alone."""
+        known = tuple(
+            cloud_state.Service(f'compute-{i}', **state)
+            for i, state in enumerate((self.SILENT, *others)))
+        return fencing.not_alone(known, known[0], 1000.0, window)
+
+    def test_alone(self):
+        self.assertIsNone(self.not_alone({}, {}, {}))
+        self.assertIsNone(self.not_alone({}, {}, FENCED | {'seen': 900.0}))
+
+    def test_two_compute_services(self):
+        self.assertIsNone(self.not_alone({}))
+        self.assertIn('0 of 1 others are up', self.not_alone(
+            {'up': False, 'disabled': True}))
+        self.assertIn('0 of 0 others', self.not_alone())
+
+    def test_a_second_one_is_silent(self):
+        told = self.not_alone({}, {}, {}, self.SILENT)
+        self.assertIn('it misses compute-4. Look', told)
+        self.assertIn('RabbitMQ', told)
+
+    def test_not_more_than_half_of_the_others_are_up(self):
+        # Fenced one after the other, drained, or in a cell that is away.
+        for state in FENCED, {'up': False, 'disabled': True}, (
+                {'up': False, 'reached': False}):
+            self.assertIsNone(self.not_alone({}, {}, state | {'seen': 0.0}))
+            self.assertIn('2 of 4 others are up', self.not_alone(
+                {}, {}, *[state | {'seen': 0.0}] * 2))
+
+    def test_one_was_fenced_lately(self):
+        for seen in 901.0, 1000.0, 1030.0, None:
+            told = self.not_alone({}, {}, FENCED | {'seen': seen})
+            self.assertIn('compute-3 was fenced within 100 s', told)
+        # Also by a tool that does not disable.
+        self.assertIsNotNone(self.not_alone(
+            {}, {}, {'up': False, 'forced_down': True, 'seen': 990.0}))
+        self.assertIsNone(self.not_alone(
+            {}, {}, FENCED | {'seen': 990.0}, window=0))
+
+    def test_a_host_that_has_left_another_spelling_behind(self):
+        stale = cloud_state.Service('East', up=False, seen=1.0)
+        east = cloud_state.Service('east', seen=990.0)
+        west = cloud_state.Service('west', **self.SILENT)
+        self.assertIsNone(
+            fencing.not_alone((stale, east, west), west, 1000.0, 0))
+
+    def test_missed(self):
+        for state, missed in (
+                ({'up': False}, True), ({}, False), (FENCED, False),
+                ({'up': False, 'forced_down': True}, False),
+                ({'up': False, 'disabled': True}, False),
+                ({'up': False, 'reached': False}, False)):
+            self.assertEqual(
+                missed, fencing.missed(cloud_state.Service('h', **state)))
+
+
 class WantedTestCase(base.BaseTestCase):
 
     def wanted(self, why=None, **state):

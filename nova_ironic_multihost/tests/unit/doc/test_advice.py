@@ -26,7 +26,7 @@ COMMAND = re.compile(
     (?:nova-manage|placement-manage|rabbitmqctl|systemctl|pcs|
        journalctl|kubectl|docker|podman|oc)\ [a-z-][^`"'|;,()$\#]*|
     nova-ironic-multihost\ (?:--|(?:check|complete|drain|fence|leaks|list|node|
-       plan|undrain|unfence)\b)[^`"'|;,()$\#]*|
+       plan|silent|undrain|unfence)\b)[^`"'|;,()$\#]*|
     (?:SELECT|UPDATE|DELETE\ FROM|INSERT\ INTO)\ [^`"'|;$\#]*)""", re.VERBOSE)
 
 #: Options that say who asks, and in which version.
@@ -47,6 +47,7 @@ RUN = {
     'nova-ironic-multihost node list': ADVICE,
     'nova-ironic-multihost node show': OPERATOR,
     'nova-ironic-multihost plan': OPERATOR,
+    'nova-ironic-multihost silent': OPERATOR,
     'nova-ironic-multihost undrain': OPERATOR,
     'nova-ironic-multihost unfence': OPERATOR,
     'nova-manage cell_v2 discover_hosts --by-service': OPERATOR,

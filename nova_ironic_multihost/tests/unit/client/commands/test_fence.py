@@ -280,6 +280,97 @@ class FenceTestCase(waiting.WaitingTestCase):
             self.assertIn(words, out)
 
 
+class SilentTestCase(waiting.WaitingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.east(state='down')
+
+    def silent(self, *argv, status=0):
+        """Run the command: standard output, and standard error."""
+        for url in clouds.IRONIC, clouds.PLACEMENT:
+            self.cloud.http.get(url, **GONE)
+        told = self.shell('silent', 'east', *argv)
+        self.assertEqual(status, told[0], told)
+        self.assertEqual([], self.cloud.changes)
+        return told[1:]
+
+    def test_alone_all_the_time(self):
+        out, err = self.silent('--for', '300')
+        self.assertIn('east is silent', out)
+        self.assertEqual('', err)
+        self.assertEqual(300, self.now)
+        self.assertNotIn('/os-hypervisors/detail', self.cloud.asked)
+
+    def test_it_is_not_silent(self):
+        for state in ({'state': 'up'}, {'status': 'disabled'},
+                      {'forced_down': True}):
+            self.east(**{'state': 'down', 'status': 'enabled',
+                         'forced_down': False} | state)
+            out, err = self.silent(status=1)
+            self.assertIn('east is not silent: it is ', out)
+            self.assertEqual('', err)
+
+    def test_silence_ends(self):
+        self.after(100, self.east, state='up')
+        out, _ = self.silent('--for', '300', status=1)
+        self.assertIn('is not silent', out)
+        self.assertEqual(100, self.now)
+
+    def refused(self, *argv):
+        out, err = self.silent(*argv, status=2)
+        self.assertEqual('', out)
+        return err
+
+    def test_others_are_silent(self):
+        self.after(100, self.west, state='down')
+        self.assertIn('it misses west', self.refused('--for', '300'))
+        self.assertEqual(100, self.now)
+
+    def test_one_was_fenced_by_the_clock_of_nova(self):
+        self.cloud.services += [
+            clouds.service('north'),
+            clouds.service('south', **FENCED)]
+        services = self.cloud._services
+
+        def at(moment):
+            def answer(request, context):
+                context.headers['Date'] = moment
+                return services(request, context)
+
+            self.cloud.http.get(f'{clouds.NOVA}/os-services', json=answer)
+
+        at('Thu, 01 Jan 2026 00:50:00 GMT')
+        self.assertIn('south was fenced within 3600 s', self.refused())
+        self.silent('--within', '600')
+        at('Thu, 01 Jan 2026 01:01:00 GMT')
+        self.silent()
+
+    def test_its_heartbeats_go_on(self):
+        for seconds in range(10, 50, 10):
+            self.after(seconds, self.beat)
+        self.assertIn('compare the clocks', self.refused('--for', '300'))
+
+    def test_not_known(self):
+        self.cloud.away = {'east'}
+        self.assertIn('does not reach', self.refused())
+        self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=500)
+        self.assertIn('HTTP 500', self.refused())
+
+    def test_another_cell_is_out_of_reach(self):
+        self.cloud.services += [
+            clouds.service('far'), clouds.service('north')]
+        self.cloud.away = {'far'}
+        self.silent()
+
+    def test_a_host_of_virtual_machines(self):
+        self.cloud.servers = [clouds.server('s-1', 'east', 'vm-host')]
+        self.assertIn('has virtual machines', self.refused())
+
+    def test_no_such_host(self):
+        self.assertEqual(2, self.shell('silent', 'north')[0])
+
+
 class UnfenceTestCase(waiting.WaitingTestCase):
 
     def setUp(self):

@@ -29,12 +29,13 @@ class WaitingTestCase(base.ShellTestCase):
         self.now += seconds
         due = [event for event in self._events if event[0] <= self.now]
         self._events = [e for e in self._events if e not in due]
-        for _, function, arguments in due:
-            function(*arguments)
+        for _, function in due:
+            function()
 
-    def after(self, seconds, function, *arguments):
+    def after(self, seconds, function, *arguments, **named):
         """Do something when so much time has passed."""
-        self._events.append((seconds, function, arguments))
+        self._events.append(
+            (seconds, functools.partial(function, *arguments, **named)))
 
     def east(self, **changes):
         """Change what nova has of east."""

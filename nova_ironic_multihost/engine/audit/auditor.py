@@ -68,6 +68,8 @@ class Auditor:
         self.sources = sources
         self.heartbeats = HeartbeatLog(sources, clock)
         self.last: Audit | None = None
+        #: Whether this host was no member when the services were last read.
+        self.excluded = False
         self._writes = writes
         self._reader = reader
         self._clock = clock
@@ -138,7 +140,8 @@ class Auditor:
         view = peer_services.view(
             outages.judged(known, host_key(settings.host)),
             self._state_now(settings), settings)
-        if outages.paused or not view.member(view.host):
+        self.excluded = not view.member(view.host)
+        if outages.paused or self.excluded:
             self.doubt()
             if outages.own is not None:
                 self._disturbed = self._doubted
@@ -220,9 +223,11 @@ class Auditor:
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
-        return peer_services.eligible(
+        view, dead = peer_services.eligible(
             self.sources, self._state_now(settings), settings, hosts,
             self._known_hosts(), self.heartbeats.outages, self._clock())
+        self.excluded = not view.member(view.host)
+        return dead
 
     def _note_waiting(self, audit: Audit) -> None:
         self._recorder.note_pending(Pending.TURN, {
@@ -377,6 +382,7 @@ class Auditor:
             self.heartbeats.outages, hosts, starting, zones)
         self._state = dataclasses.replace(
             self._state, preferences=seen_peers.preferences)
+        self.excluded = not seen_peers.view.member(seen_peers.view.host)
         return seen_peers
 
     def _known_hosts(self) -> list[str]:

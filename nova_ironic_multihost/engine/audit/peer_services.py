@@ -150,13 +150,16 @@ def view(known: Services, memory: AuditState, settings: Settings,
 
 def eligible(sources: Sources, memory: AuditState, settings: Settings,
              hosts: Set[str], known: Iterable[str], outages: Outages,
-             now: float) -> frozenset[HostKey]:
-    """Read again from which dead hosts instances may be taken over."""
-    there = outages.judged(services(sources, settings, [*hosts, *known]),
-                           host_key(settings.host))
-    return takeover.eligible(
-        settings.policy, view(there, memory, settings),
-        outages.lengths(now, settings.heartbeats), map(host_key, hosts))
+             now: float) -> tuple[peers.View, frozenset[HostKey]]:
+    """Read again from which dead hosts instances may be taken over.
+
+    :returns: (view of now, these hosts).
+    """
+    seen = view(outages.judged(services(sources, settings, [*hosts, *known]),
+                               host_key(settings.host)), memory, settings)
+    return seen, takeover.eligible(
+        settings.policy, seen, outages.lengths(now, settings.heartbeats),
+        map(host_key, hosts))
 
 
 

@@ -123,7 +123,9 @@ class Recheck:
         record = record or next(iter(sources.records([node])), None)
         if record is None or record.owner == audit.view.host:
             return True
-        if self._ending() or self._auditor.is_barred(node):
+        if (self._ending() or self._auditor.is_barred(node)
+                or self._auditor.excluded
+                and reason not in ownership.SERVED):
             return False
         known = audit.nodes.get(node)
         instance = known.instance if known else None
@@ -150,8 +152,9 @@ class Recheck:
             return []
         sources, me = self._auditor.sources, audit.view.host
         known = audit.host_aggregates
+        moved = ownership.SERVED if self._auditor.excluded else _MOVED
         wanted = [node for node in nodes
-                  if audit.reasons.get(node) in _MOVED
+                  if audit.reasons.get(node) in moved
                   and not self._auditor.is_barred(node)
                   and not self._tracker.has(node)]
         records = [
@@ -186,7 +189,8 @@ class Recheck:
         wanted = [node for node in nodes if audit is not None
                   and audit.reasons.get(node) is Reason.PULLED
                   and not self._tracker.has(node)]
-        if audit is None or self._ending() or not wanted:
+        if (audit is None or self._ending() or self._auditor.excluded
+                or not wanted):
             return []
         me, known = audit.view.host, audit.host_aggregates
         return [

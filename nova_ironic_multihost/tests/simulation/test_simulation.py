@@ -1269,6 +1269,30 @@ class SimulationTest(unittest.TestCase):
         self.assertEqual(4, len(state.world.late))
         state.teardown()
 
+    def test_host_that_is_disabled_in_its_audit_takes_no_node(self):
+        """It reads the services again for a takeover, and may know.
+
+        Found by another seed.
+        """
+        state = Simulation()
+        state.begin(number=6, limit=1, started=True, zones=[],
+                    when='forced_down', delay=0, nodes=5)
+        state.stop_politely(closed=False, index=0, steps=0, ticks=9)
+        state.restart(audits=0, closed=True, index=2, ticks=0)
+        state.unfence(index=4, looks=True, steps=0)
+        state.remove(index=0)
+        state.die_and_be_fenced(
+            back=False, builds=False, faults=['lost'], index=0, operate=False,
+            order=[(2, 11)], servers=0)
+        state.die_and_be_fenced(
+            back=True, builds=False, faults=[], index=1, operate=False,
+            order=[(3, 14), (2, 4)], servers=1)
+        state.disable(disabled=True, index=4)
+        state.die_and_be_fenced(
+            back=True, builds=False, faults=[None], index=0, operate=False,
+            order=[(6, 24)], servers=0)
+        state.teardown()
+
     def test_host_that_joins_and_is_disabled_between_two_audits(self):
         """It has taken nodes meanwhile, and the old owner sees none of that.
 

@@ -69,6 +69,21 @@ class StillValidTestCase(cloud.AuditTestCase):
         self.cloud.placed = {'i1': InstanceState('b')}
         self.assertFalse(self.offers().still_valid(self.node))
 
+    def test_free_node_of_a_dead_host_when_this_one_is_disabled_since(self):
+        served, free = cloud.NODES[:2]
+        self.cloud.ironic[served] = 'i1'
+        self.cloud.placed = {'i1': InstanceState('a')}
+        self.cloud.set('b', up=False, forced_down=True)
+        settings = audit_state.Settings('a', points=32)
+        self.auditor.audit(settings)
+        for disabled in True, False:
+            self.cloud.set('a', disabled=disabled)
+            self.auditor.read_view(settings)
+            self.assertTrue(self.offers().still_valid(
+                served, Record(served, 'b')))
+            self.assertEqual(not disabled, self.offers().still_valid(
+                free, Record(free, 'b')))
+
     def test_nothing_is_looked_up_before_the_tracker_reads_a_record(self):
         other = next(iter(set(cloud.NODES) - set(self.auditor.last.nodes)))
         self.cloud.asked.clear()
@@ -164,6 +179,14 @@ class OfferTestCase(cloud.AuditTestCase):
         self.assertIs(Offer.NOTHING, self.offers().of(self.pulled))
         self.assertIs(Offer.AS_IRONIC_SAYS,
                       self.offers('a', self.pulled).of(self.pulled))
+
+    def test_a_node_is_pulled_by_no_host_that_is_disabled_since(self):
+        self.cloud.owners[self.pulled] = 'b'
+        for disabled in True, False:
+            self.cloud.set('a', disabled=disabled)
+            self.auditors['a'].read_view(audit_state.Settings('a', points=32))
+            self.assertEqual(not disabled, bool(
+                self.offers().to_pull([self.pulled], '')))
 
     def test_a_node_that_a_build_is_on_its_way_to_is_not_pulled(self):
         for consumers in (frozenset(['i1']), None):
@@ -321,6 +344,17 @@ class ToMoveTestCase(cloud.AuditTestCase):
     def test_what_the_tracker_has_and_who_ends(self):
         self.assertEqual(self.theirs[1:], self.to_move(self.theirs[0]))
         self.assertEqual([], self.to_move(ending=True))
+
+    def test_free_nodes_when_this_host_is_disabled_since(self):
+        self.options['policy'] = takeover.Policy('forced_down')
+        self.cloud.set('b', up=False, forced_down=True)
+        self.decide()
+        settings = audit_state.Settings('a', points=32)
+        for disabled, moved in (
+                (True, [self.used]), (False, [*self.theirs, self.used])):
+            self.cloud.set('a', disabled=disabled)
+            self.auditors['a'].read_view(settings)
+            self.assertEqual(sorted(moved), self.to_move())
 
     def test_node_that_has_moved_since(self):
         self.cloud.set('c')

@@ -407,7 +407,8 @@ class Auditor:
                   decided: decide.Decision) -> Audit:
         facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
-        reasons = _reasons(last, gathered.mirror, decided.reasons)
+        reasons = incremental.kept(
+            last.reasons if last else {}, gathered.mirror) | decided.reasons
         mine = frozenset(
             node for node, reason in reasons.items() if reason.mine)
         owners = {node: facts.host if node in facts.my_nodes
@@ -492,13 +493,3 @@ class Auditor:
             mapped=bool(gathered.mapped),
             host_aggregates=gathered.host_aggregates,
             recent=(acquired, *self._state.recent)[:RECENT])
-
-
-def _reasons(last: Audit | None, mirror: Mirror,
-             decided: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Return the reasons of all nodes: the new ones, else the last."""
-    reasons = dict(last.reasons) if last else {}
-    for node in [node for node in reasons if node not in mirror.nodes]:
-        del reasons[node]
-    reasons.update(decided)
-    return reasons

@@ -10,7 +10,7 @@ from oslotest import base
 SOURCE = pathlib.Path(__file__).resolve().parents[4] / 'doc' / 'source'
 
 #: Where the figures of the front page are from.
-FIGURES = ('reference/measurements-size', 'reference/measurements')
+FIGURES = ('reference/measurements',)
 
 #: What :doc: and toctrees name.
 LINK = re.compile(r':doc:`([\w/-]+)`')

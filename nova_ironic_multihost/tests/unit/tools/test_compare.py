@@ -14,7 +14,7 @@ from oslotest import base
 from nova_ironic_multihost.tests.unit import tools
 
 PAGE = (pathlib.Path(__file__).resolve().parents[4]
-        / 'doc' / 'source' / 'reference' / 'comparison.rst')
+        / 'doc' / 'source' / 'reference' / 'measurements.rst')
 
 
 class CatalogueTestCase(base.BaseTestCase):

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
+import datetime
 import time
 import typing
 
@@ -28,7 +29,7 @@ from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import stop_marker
 
-#: The node of a server on a host that is down. It lasts until the host is up.
+#: Servers on a host that is down. It lasts until the host is up or fenced.
 ON_DEAD_HOST = 'instance-on-dead-host'
 
 #: A node that is in use without a server, and so cannot be scheduled.
@@ -145,10 +146,7 @@ def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
             yield Finding('node-with-many-records', node.uuid,
                           f'node {node.uuid} has {len(hosts)} records: '
                           f'{", ".join(sorted(hosts))}')
-        for host in hosts:
-            if host_key(host) not in seen.up_hosts:
-                yield _on_dead_host(
-                    node, host, seen.server_of.get(node.uuid))
+    yield from _dead_hosts(seen)
     for uuid, hosts in owners.items():
         yield Finding('record-without-node', uuid,
                       f'{", ".join(sorted(hosts))} has a record of node '
@@ -174,15 +172,49 @@ def _some(names: list[str], shown: int = 3) -> str:
                                        else '')
 
 
-def _on_dead_host(node: cloud_state.Node, host: str,
-                  server: str | None) -> Finding:
-    where = f'is recorded on {host}, which is not up'
-    if server:
-        return Finding(ON_DEAD_HOST, node.uuid,
-                       f'node {node.uuid} of server {server} {where}: '
-                       f'nobody manages it until {host} is back')
-    return Finding('record-on-dead-host', node.uuid,
-                   f'node {node.uuid} {where}')
+def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
+    """Yield a finding for the servers of a dead host, and for its nodes."""
+    for key, host in seen.names.items():
+        if key in seen.up_hosts:
+            continue
+        nodes = [node for node in seen.owned_by(host) if node in seen.node_of]
+        used = sum(node in seen.server_of for node in nodes)
+        why, remedy = _dead(host, seen.service_of.get(key), seen.at)
+        if used:
+            yield Finding(ON_DEAD_HOST, host, f'{_are(used, "server")} on '
+                          f'{host}, {why}: {remedy}')
+        if len(nodes) > used:
+            yield Finding('record-on-dead-host', host,
+                          f'{_are(len(nodes) - used, "free node")} on {host}, '
+                          f'{why}: others take them at their next audit')
+
+
+def _dead(host: str, service: cloud_state.Service | None,
+          now: float) -> tuple[str, str]:
+    """Return why a host is dead, and the remedy for its servers."""
+    command = f"run 'nova-ironic-multihost fence {host} --wait 600'"
+    if service is None:
+        return ('of which nova has no compute service',
+                'others take them over, and their logs say what waits')
+    if service.forced_down:
+        return 'which is fenced', (
+            f'others take them over. To see what waits, {command}')
+    return (f'down{_since(service.seen, now)}',
+            f'start it, or power it off and {command}')
+
+
+def _since(moment: float | None, now: float) -> str:
+    """Return " since 22:14 UTC", with the date of another day; '' for None."""
+    if moment is None:
+        return ''
+    then, today = (datetime.datetime.fromtimestamp(one, datetime.UTC)
+                   for one in (moment, now))
+    day = '' if then.date() == today.date() else f'{then:%Y-%m-%d} '
+    return f' since {day}{then:%H:%M} UTC'
+
+
+def _are(number: int, noun: str) -> str:
+    return f'1 {noun} is' if number == 1 else f'{number} {noun}s are'
 
 
 def _hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:

@@ -27,12 +27,11 @@ from nova_ironic_multihost.rules import takeover
 #: What a host is about to do that does not own the node yet. The text of a
 #: Reason itself tells what a host has done.
 AHEAD = {
-    Reason.TAKEN_OVER: 'takes it over with the instance of a compute service '
-                       'that is dead',
+    Reason.TAKEN_OVER: 'takes it over with its server',
     Reason.CREATED: 'records it for the first time',
     Reason.ADOPTED: 'adopts it from a compute service that is down',
     Reason.PULLED: 'pulls it from its owner',
-    Reason.INSTANCE_HERE: 'has its instance and takes the record',
+    Reason.INSTANCE_HERE: 'has its server and takes the record',
     Reason.LEAKED: 'takes it and tears the machine down',
     Reason.UNKNOWN: 'takes it and leaves the machine alone',
 }
@@ -73,6 +72,7 @@ class NodeReport:
     :param why: decision of the owner; None if the owner is not up.
     :param decider: another host that decides about the node, or None.
     :param next: decision of ``decider``.
+    :param server_host: host of its server, None without one.
     :param known: whether the partition of the node is known.
     """
 
@@ -83,6 +83,7 @@ class NodeReport:
     decider: HostKey | None = None
     next: Reason | None = None
     known: bool = True
+    server_host: HostKey | None = None
 
     @property
     def because(self) -> str:
@@ -93,12 +94,9 @@ class NodeReport:
 
     @property
     def rules(self) -> str:
-        """The rules of the decision, in words; '' for none."""
+        """The numbers of the rules of the decision; '' for none."""
         reason = self.next if self.moves or self.why is None else self.why
-        if reason is None:
-            return ''
-        return '; '.join(f'{number}: {_sentence(ownership.RULES[number])}'
-                         for number in reason.rules)
+        return ', '.join(map(str, reason.rules)) if reason else ''
 
     @property
     def moves(self) -> bool:
@@ -109,12 +107,19 @@ class NodeReport:
     def ahead(self) -> str:
         """What happens next, in words; '' for nothing."""
         if self.decider is not None and self.next is not None:
-            action = AHEAD.get(self.next, self.next.value)
-            return f'{self.decider}: {action} ({numbers(self.next)})'
+            return f'{self.decider} {self._action} ({numbers(self.next)})'
         if self.why is not None:
             return ''
         return ('nobody can take it' if self.known else
                 'not known: nobody owns a node of its group and shard')
+
+    @property
+    def _action(self) -> str:
+        """What ``decider`` does next, and for what it waits."""
+        if self.next is Reason.INSTANCE_OF_DEAD:
+            return f'takes it over when {self.server_host} is fenced'
+        assert self.next is not None
+        return AHEAD.get(self.next) or f'does not take it: {self.next.value}'
 
     @property
     def unseen(self) -> str:
@@ -127,15 +132,6 @@ class NodeReport:
 def numbers(reason: Reason) -> str:
     """Return the numbers of the rules of a reason, in words."""
     return 'rule ' + ', '.join(map(str, reason.rules))
-
-
-def _sentence(rule: ownership.Rule) -> str:
-    """Return a rule as a sentence; "me" is the host that decides."""
-    if not rule.owner:
-        return f'{rule.instance}: {rule.outcome}'
-    plain = rule.outcome.replace('*', '').replace('`', '')
-    return (f'instance: {rule.instance}; owner: {rule.owner}; the ring '
-            f'prefers me: {rule.preferred}; then {plain}')
 
 
 def _services(seen: cloud_state.CloudState
@@ -282,10 +278,12 @@ class OwnershipReport:
     def _verdict(self, node: cloud_state.Node,
                  decisions: Mapping[HostKey, Reason]) -> NodeReport:
         owner = self.seen.owner_of.get(node.uuid)
+        instance = self.seen.instance_of.get(node.instance_uuid or '')
         why = decisions.get(owner) if owner is not None else None
         node_report = NodeReport(
             node, owner, self.preferred(node), why,
-            known=self.partitions.of_node(node) is not None)
+            known=self.partitions.of_node(node) is not None,
+            server_host=instance.key if instance is not None else None)
         if why is not None and why.mine and why is not Reason.KEPT:
             return node_report
         # In the order of _deciders: the likeliest new owner comes first.

@@ -118,22 +118,27 @@ def _barred(report, node):
 class ShowNode(base.CloudCommand, show.ShowOne):
     """Show the owner of a node, since when and why, and what happens next.
 
-    The rules are those of the documentation, page "Who owns a node".
+    A server stands for its node. The rules are those of the documentation,
+    page "Who owns a node".
     """
 
     EPILOG = """\
 examples:
   nova-ironic-multihost node show rack7-u12
   nova-ironic-multihost node show 1c1f3a52-... -f json
+  nova-ironic-multihost node show web-1
+        the node of this server
 
-exit status: 0, or 2 if there is no such node or the cloud cannot be asked
+exit status: 0, or 2 if there is no such node or server, or the cloud cannot
+be asked
 """
 
     def get_parser(self, prog_name):
         """Add the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            'node', metavar='NODE', help='uuid or name of the node')
+            'node', metavar='NODE|SERVER',
+            help='uuid or name of the node, or of its server')
         shared_arguments.add(parser)
         return parser
 
@@ -145,13 +150,34 @@ exit status: 0, or 2 if there is no such node or the cloud cannot be asked
 
 
 def _named(seen, name):
+    """Return the node with a uuid or name, or of the server with it.
+
+    :raises Refused: when there is none, or more than one server
+    """
     found = [node for node in seen.nodes
              if name and name in (node.uuid, node.name)]
-    if len(found) == 1:
+    if found:
         return found[0]
+    servers = [one for one in seen.instances
+               if name and name in (one.uuid, one.name) and not one.deleted]
+    if len(servers) > 1:
+        uuids = ', '.join(sorted(one.uuid for one in servers))
+        raise base.Refused(
+            f'{len(servers)} servers have the name "{name}". Name one by its '
+            f'uuid: {uuids}.')
+    for server in servers:
+        held = {node.instance_uuid: node for node in seen.nodes}
+        node = held.get(server.uuid) or seen.node_of.get(server.node)
+        if node is not None:
+            return node
+        raise base.Refused(
+            f'Server "{name}" has no node that Ironic shows this account: it '
+            'is not placed yet, or its node is gone or hidden. "openstack '
+            f'server show {server.uuid}" has its state.')
     raise base.Refused(
-        f'Ironic shows this account no node "{name}". Look at the spelling; '
-        'an account of system scope (--os-baremetal-cloud NAME) sees all.')
+        f'There is no node "{name}" that Ironic shows this account, and no '
+        'bare metal server of this name. Look at the spelling; an account of '
+        'system scope (--os-baremetal-cloud NAME) sees all nodes.')
 
 
 def _lines(report, node_report):

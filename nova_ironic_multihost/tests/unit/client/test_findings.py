@@ -93,17 +93,49 @@ class InconsistenciesTestCase(base.BaseTestCase):
                       found.sentence)
         self.assertIn("uuid = 'row'", found.sentence)
 
-    def test_record_on_a_host_that_is_down(self):
-        seen = views.changed(views.consistent(), 'services', 1, up=False)
-        self.assertEqual(['record-on-dead-host'] * 2, self.kinds(seen))
+    def dead(self, seen, now=views.NOW):
+        """{kind: sentence} of what is on dead hosts; each kind once."""
+        found = findings.inconsistencies(seen, now)
+        kinds = {one.kind: one.sentence for one in found}
+        self.assertEqual(len(kinds), len(found))
+        return kinds
 
-    def test_node_in_use_stays_with_a_host_that_is_down(self):
+    def test_free_nodes_of_a_host_that_is_down(self):
+        seen = views.changed(views.consistent(), 'services', 1, up=False,
+                             seen=None)
+        self.assertEqual(
+            {'record-on-dead-host': '2 free nodes are on compute-2, down: '
+             'others take them at their next audit'}, self.dead(seen))
+
+    def test_servers_of_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 0, up=False)
-        found = {f.subject: f for f
-                 in findings.inconsistencies(seen, views.NOW)}
-        self.assertEqual(findings.ON_DEAD_HOST, found['node-0'].kind)
-        self.assertIn('server-0', found['node-0'].sentence)
-        self.assertEqual('record-on-dead-host', found['node-3'].kind)
+        self.assertEqual(
+            {findings.ON_DEAD_HOST: '1 server is on compute-1, down since '
+             '00:16 UTC: start it, or power it off and run '
+             "'nova-ironic-multihost fence compute-1 --wait 600'",
+             'record-on-dead-host': '1 free node is on compute-1, down since '
+             '00:16 UTC: others take them at their next audit'},
+            self.dead(seen))
+        self.assertEqual(
+            {'compute-1'},
+            {one.subject for one in findings.inconsistencies(seen, 1000)})
+        later = dataclasses.replace(seen, at=views.NOW + 86400)
+        self.assertIn('down since 1970-01-01 00:16 UTC: start it',
+                      self.dead(later)[findings.ON_DEAD_HOST])
+
+    def test_servers_of_a_host_that_is_fenced(self):
+        seen = views.changed(views.consistent(), 'services', 0, up=False,
+                             forced_down=True)
+        self.assertEqual(
+            '1 server is on compute-1, which is fenced: others take them '
+            "over. To see what waits, run 'nova-ironic-multihost fence "
+            "compute-1 --wait 600'", self.dead(seen)[findings.ON_DEAD_HOST])
+
+    def test_servers_of_a_host_that_nova_does_not_have(self):
+        seen = views.without(views.consistent(), 'services', 0)
+        self.assertIn('1 server is on compute-1, of which nova has no compute '
+                      'service: others take them over',
+                      self.dead(seen)[findings.ON_DEAD_HOST])
 
     def test_node_of_a_build_stays_with_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)
@@ -112,10 +144,8 @@ class InconsistenciesTestCase(base.BaseTestCase):
             task_state='spawning', updated=views.NOW))
         seen = views.with_more(seen, 'allocations',
                                cloud_state.Allocation('new', 'node-4'))
-        self.assertEqual(
-            {'node-1': 'record-on-dead-host', 'node-4': findings.ON_DEAD_HOST},
-            {f.subject: f.kind for f
-             in findings.inconsistencies(seen, views.NOW)})
+        self.assertEqual({'record-on-dead-host', findings.ON_DEAD_HOST},
+                         set(self.dead(seen)))
 
     def test_record_on_a_host_without_service(self):
         seen = views.changed(views.consistent(), 'records', 1, host='gone')

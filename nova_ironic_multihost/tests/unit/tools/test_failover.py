@@ -159,7 +159,7 @@ class FailoverTestCase(base.BaseTestCase):
         self.assertEqual((False, 'stopped', None, 1), (
             report.passed, report.failed, report.taken_over, report.moves))
         [finding] = report.findings
-        self.assertEqual(('record-on-dead-host', 'node-4'),
+        self.assertEqual(('record-on-dead-host', 'compute-2'),
                          (finding.kind, finding.subject))
         self.assertEqual(['stop', 'start'], self.world.log)
 

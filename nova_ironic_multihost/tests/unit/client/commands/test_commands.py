@@ -214,7 +214,21 @@ class TroubledTestCase(CommandTestCase):
         self.assertIn('(rule 1)', found['why'])
         self.assertIsNone(found['owner_since'])
         self.assertEqual(1767225605.0, found['provision_state_since'])
-        self.assertEqual(found, self.json('node', 'show', 'n-0'))
+        for name in 'n-0', 's-0', 'web':
+            self.cloud.servers[0]['name'] = 'web'
+            self.assertEqual(found, self.json('node', 'show', name))
+
+    def test_node_of_a_server_that_is_none(self):
+        for one in self.cloud.servers:
+            one['name'] = 'web'
+        err = self.shell('node', 'show', 'web')[2]
+        self.assertIn('uuid: s-0, s-4, s-6.', err)
+        self.cloud.servers.append(clouds.server('s-9'))
+        status, out, err = self.shell('node', 'show', 's-9')
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('is not placed yet', err)
+        self.cloud.servers[-1]['OS-EXT-SRV-ATTR:hypervisor_hostname'] = 'n-1'
+        self.assertEqual('n-1', self.json('node', 'show', 's-9')['uuid'])
 
     def test_node_of_a_fenced_one(self):
         found = self.json('node', 'show', 'n-6')
@@ -223,7 +237,11 @@ class TroubledTestCase(CommandTestCase):
         self.assertIn('not up', found['why'])
         self.assertIn('takes it over', found['next'])
         self.assertIn('not known from outside', found['depends_on'])
-        self.assertEqual('3: ', found['rule'][:3])
+        self.assertEqual('3', found['rule'])
+
+    def test_node_of_a_dead_one(self):
+        self.assertIn('takes it over when compute-2 is fenced',
+                      self.json('node', 'show', 'n-4')['next'])
 
     def test_node_of_nobody(self):
         found = self.json('node', 'show', 'n-11')

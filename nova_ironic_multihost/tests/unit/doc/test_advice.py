@@ -37,7 +37,6 @@ OPERATOR = 'lab/tests/stack/test_operator.py'
 
 #: How a command begins -> the file of the test that runs it.
 RUN = {
-    'SELECT host, COUNT(*) FROM': ADVICE,
     'UPDATE compute_nodes SET deleted': ADVICE,
     'nova-ironic-multihost check': OPERATOR,
     'nova-ironic-multihost drain': OPERATOR,
@@ -66,16 +65,13 @@ RUN = {
     'openstack compute service set --down': ADVICE,
     'openstack compute service set --enable': ADVICE,
     'openstack compute service set --up': ADVICE,
-    'openstack hypervisor list': ADVICE,
     'openstack hypervisor show': ADVICE,
-    'openstack port list': ADVICE,
     'openstack resource provider allocation delete': ADVICE,
     'openstack resource provider delete': ADVICE,
     'openstack resource provider inventory list': ADVICE,
     'openstack resource provider inventory set': ADVICE,
     'openstack resource provider list': ADVICE,
     'openstack resource provider show --allocations': ADVICE,
-    'openstack resource provider trait list': ADVICE,
     'openstack server event': ADVICE,
     'openstack server list --all-projects --host': ADVICE,
     'openstack server migration list --server': ADVICE,

@@ -7,7 +7,12 @@ for allocations (optional), and where the lists of nova and Ironic differ.
 
 It usually needs two connections: nova and placement answer an admin of a
 project, but Ironic shows all nodes to system scope only.
+
+openstacksdk is imported when it is used: its import takes more than a second,
+and ``--help`` needs none of it.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,10 +27,8 @@ import time
 import typing
 import uuid
 
-from keystoneauth1 import exceptions as identity_exceptions
-import openstack
-from openstack.config import cloud_region
-from openstack import exceptions as sdk_exceptions
+if typing.TYPE_CHECKING:
+    import openstack
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules import aggregates
@@ -38,8 +41,8 @@ _One = typing.TypeVar('_One')
 _Answer = typing.TypeVar('_Answer')
 
 #: (to nova and placement, to Ironic).
-Connections: typing.TypeAlias = tuple[
-    openstack.connection.Connection, openstack.connection.Connection]
+Connections: typing.TypeAlias = (
+    'tuple[openstack.connection.Connection, openstack.connection.Connection]')
 
 #: Entries of a page; the default maximum of nova and Ironic.
 PAGE = 1000
@@ -103,7 +106,7 @@ class _EntryGone(Exception):
 
 
 def connect(cloud: str | None = None,
-            baremetal_cloud: str | None = None) -> 'CloudClient':
+            baremetal_cloud: str | None = None) -> CloudClient:
     """Return a client with the credentials of :func:`connections`.
 
     :raises SurveyError: without usable credentials
@@ -144,6 +147,8 @@ def _without_version(connection: openstack.connection.Connection
     python-openstackclient, and openstacksdk then refuses an older Ironic.
     Our requests name their own microversions.
     """
+    import openstack
+    from openstack.config import cloud_region
     settings = connection.config.config
     if '.' not in str(settings.get('baremetal_api_version', '')):
         return connection
@@ -156,6 +161,9 @@ def _without_version(connection: openstack.connection.Connection
 
 def _connection(cloud: str | None,
                 how: str) -> openstack.connection.Connection:
+    from keystoneauth1 import exceptions as identity_exceptions
+    import openstack
+    from openstack import exceptions as sdk_exceptions
     try:
         connection = openstack.connect(
             cloud=cloud, app_name='nova-ironic-multihost')
@@ -695,6 +703,8 @@ class _Api:
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
         """Turn errors of the client libraries into SurveyError."""
+        from keystoneauth1 import exceptions as identity_exceptions
+        from openstack import exceptions as sdk_exceptions
         try:
             yield
         except identity_exceptions.Unauthorized as error:

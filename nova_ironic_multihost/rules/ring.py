@@ -10,12 +10,8 @@ nodes. A preference is not ownership (:mod:`.ownership`).
 import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
+import logging
 import warnings
-
-from oslo_log import log as logging
-with warnings.catch_warnings(record=True):
-    # tooz imports eventlet, which would show warnings to users of commands.
-    from tooz import hashring
 
 from nova_ironic_multihost.rules.peers import HostKey
 
@@ -31,6 +27,10 @@ class Ring:
         self.points = points
         if not self.members:
             raise ValueError('a ring needs at least one member')
+        # Here, so that the help of a command does not wait for the import.
+        with warnings.catch_warnings(record=True):
+            # tooz imports eventlet, which would warn users of commands.
+            from tooz import hashring
         self.hashring = hashring.HashRing(self.members, partitions=points)
         # A node is looked up several times in a row. Replaced as a whole.
         self._last: tuple[str, HostKey] | None = None

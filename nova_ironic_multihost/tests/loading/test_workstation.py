@@ -12,6 +12,20 @@ ABSENT = {'alembic', 'nova', 'openstack-placement', 'oslo-db', 'sqlalchemy'}
 #: The most packages beside ours.
 MOST = 92
 
+#: What takes most of a second to import, and no help needs.
+SLOW = {'eventlet', 'keystoneauth1', 'matplotlib', 'openstack',
+        'oslo_messaging', 'prometheus_client', 'requests', 'tooz'}
+
+_HELP = """
+import contextlib
+import io
+import sys
+from nova_ironic_multihost.client.commands import app
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    app.main(['--help'])
+print(*{name.partition('.')[0] for name in sys.modules})
+"""
+
 #: Credentials for a Keystone that does not answer.
 CREDENTIALS = {
     'OS_AUTH_URL': 'http://127.0.0.1:1/v3', 'OS_USERNAME': 'admin',
@@ -56,6 +70,11 @@ class WorkstationTestCase(unittest.TestCase):
         done = self.workstation.run('nova-ironic-multihost', '--help')
         self.assertEqual((0, ''), (done.returncode, done.stderr))
         self.assertIn('  fence ', done.stdout)
+
+    def test_help_imports_little(self):
+        imported = set(self.workstation.run_python(_HELP).stdout.split())
+        self.assertIn('cliff', imported)
+        self.assertEqual(set(), SLOW & imported)
 
     def test_commands_that_reach_no_cloud_say_so(self):
         for command in 'list', 'check', 'plan':

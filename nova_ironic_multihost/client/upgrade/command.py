@@ -13,20 +13,14 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.client.upgrade import cells
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade import driver_load
-from nova_ironic_multihost.client.upgrade import host_names
+from nova_ironic_multihost.client.upgrade.conf_settings import Problem
+from nova_ironic_multihost.client.upgrade import drivers
+from nova_ironic_multihost.client.upgrade import hosts
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.client.upgrade import nova_release
-from nova_ironic_multihost.client.upgrade import other_drivers
-from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.client.upgrade import scheduling
-from nova_ironic_multihost.client.upgrade import shared_nodes
-from nova_ironic_multihost.client.upgrade import shared_options
-from nova_ironic_multihost.client.upgrade import stop_timeout
-from nova_ironic_multihost.client.upgrade import watchdog_unit
-from nova_ironic_multihost.client.upgrade import zones
+from nova_ironic_multihost.client.upgrade import sharing
+from nova_ironic_multihost.client.upgrade import units
 
 PROGRAM = 'nova-ironic-multihost-status'
 
@@ -145,34 +139,34 @@ def _laid_out(paragraphs):
 
 def _missing(known):
     if len(known.hosts) > 1:
-        yield from shared_options.missing(known.collected, known.hosts)
+        yield from sharing.missing(known.collected, known.hosts)
 
 
 def _drivers(known):
     if len(known.hosts) > 1:
-        yield from other_drivers.missing(
+        yield from drivers.missing(
             known.collected, known.hosts, known.release)
 
 
 def _marks(known):
-    return other_drivers.judge_marks(known.seen, known.marked)
+    return drivers.judge_marks(known.seen, known.marked)
 
 
 def _partition(known):
     if known.settings.partition.label:
-        yield from shared_nodes.judge(
+        yield from sharing.judge_peers(
             known.settings, known.seen, known.partition_nodes)
 
 
 def _zones(known):
     if known.settings.move_across_zones:
         return ()
-    return zones.judge(known.peers, known.zones)
+    return hosts.judge_zones(known.peers, known.zones)
 
 
 def _own_name(known):
     if known.settings.of_compute:
-        yield from host_names.judge_setting(known.seen, known.settings.host)
+        yield from hosts.judge_own_name(known.seen, known.settings.host)
 
 
 def _placement(known):
@@ -185,31 +179,31 @@ def _placement(known):
 
 
 def _stopping(known):
-    return stop_timeout.judge(known.settings, known.release, known.units)
+    return units.judge_stop(known.settings, known.release, known.units)
 
 
 #: (name, functions that take UpgradeInputs and return problems).
 CHECKS = (
     ('Driver', (
-        lambda known: driver_load.judge(known.probe),
-        lambda known: driver_load.judge_setting(known.settings))),
-    ('Release of nova', (lambda known: nova_release.judge(known.probe),)),
+        lambda known: drivers.judge_load(known.probe),
+        lambda known: drivers.judge_setting(known.settings))),
+    ('Release of nova', (lambda known: drivers.judge_release(known.probe),)),
     ('Settings without contradiction', (
         lambda known: conf_settings.judge(known.settings),)),
     ('Time to end', (_stopping,)),
     ('Takeover without fencing', (
-        lambda known: watchdog_unit.judge(known.settings, known.units),)),
-    ('Cells', (lambda known: cells.judge(known.seen),)),
+        lambda known: units.judge_watchdog(known.settings, known.units),)),
+    ('Cells', (lambda known: hosts.judge_cells(known.seen),)),
     ('Names of hosts', (
-        lambda known: host_names.judge(known.seen), _own_name)),
+        lambda known: hosts.judge_names(known.seen), _own_name)),
     ('Conductor groups and shards', (
-        lambda known: shared_nodes.judge_settings(known.settings),
+        lambda known: sharing.judge_peer_list(known.settings),
         _partition)),
     ('Availability zones', (_zones,)),
     ('Same settings on all', (
-        lambda known: shared_options.judge(known.collected), _missing)),
+        lambda known: sharing.judge_options(known.collected), _missing)),
     ('Same driver on all', (
-        lambda known: other_drivers.judge_settings(known.collected),
+        lambda known: drivers.judge_others(known.collected),
         _marks, _drivers)),
     ('Records of nodes', (lambda known: (
         Problem(found.sentence)
@@ -266,7 +260,7 @@ def parser():
     top.add_argument(
         '--unit', action='append', default=[], metavar='NAME',
         help="systemd's unit of nova-compute, may be given several times "
-        f'(default: {", ".join(stop_timeout.UNITS)}, as far as they exist)')
+        f'(default: {", ".join(units.UNITS)}, as far as they exist)')
     top.add_argument(
         '--json', action='store_true',
         help='print {"name": ..., "checks": [{"check", "result", '

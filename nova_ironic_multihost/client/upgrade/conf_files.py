@@ -23,7 +23,7 @@ from oslo_messaging import opts as oslo_messaging
 from oslo_service import service as oslo_service
 
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade.problem import Unknown
+from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
 from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.conf import validation
 from nova_ironic_multihost.rules import lease

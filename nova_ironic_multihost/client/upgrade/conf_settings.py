@@ -1,16 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings of one ``nova.conf``, as :mod:`.upgrade.conf_files` reads them."""
+"""The settings of one ``nova.conf``, and a problem that a check reports.
+
+:mod:`.upgrade.conf_files` reads the settings.
+"""
 
 from collections.abc import Iterator
 import dataclasses
 
-from nova_ironic_multihost.client.upgrade.problem import Problem
 from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
+
+
+class Unknown(Exception):
+    """An input of a check is not known; the message names the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A real or possible problem: a sentence with the remedy.
+
+    :param fatal: it stops an upgrade, or a switch to this driver.
+    """
+
+    sentence: str
+    fatal: bool = False
+
+
+def some(names: list[str], shown: int = 5) -> str:
+    """Return names in words, only the first few of many."""
+    more = len(names) - shown
+    return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
+                                       else '')
+
 
 #: The right value of ``[DEFAULT]compute_driver``.
 OURS = 'ironic_multihost.IronicMultiHostDriver'

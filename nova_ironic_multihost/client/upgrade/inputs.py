@@ -16,11 +16,10 @@ import warnings
 from oslo_config import cfg
 
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client.upgrade import driver_load
-from nova_ironic_multihost.client.upgrade import nova_release
-from nova_ironic_multihost.client.upgrade.problem import Unknown
+from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
+from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import scheduling
-from nova_ironic_multihost.client.upgrade import stop_timeout
+from nova_ironic_multihost.client.upgrade import units
 from nova_ironic_multihost.rules.peers import host_key
 
 #: An input is not known; the message names the remedy.
@@ -83,7 +82,7 @@ class UpgradeInputs:
         try:
             *_, last = done.stdout.splitlines() or ['']
             result = json.loads(last)
-            return driver_load.Probe(
+            return drivers.Probe(
                 python, result['nova'], result['registered'], result['error'],
                 tuple(result['lacking']), tuple(result['shadowed']))
         except (KeyError, TypeError, ValueError) as error:
@@ -105,7 +104,7 @@ class UpgradeInputs:
     def release(self):
         """The release of nova, a number; None if it is not known."""
         try:
-            return nova_release.number(self.probe.nova)
+            return drivers.release_of(self.probe.nova)
         except Unknown:
             return None
 
@@ -183,7 +182,7 @@ class UpgradeInputs:
     @once
     def units(self):
         """systemd's units of nova-compute, a list; None without systemd."""
-        names = self._options.unit or stop_timeout.UNITS
+        names = self._options.unit or units.UNITS
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
@@ -193,7 +192,7 @@ class UpgradeInputs:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return (
-            stop_timeout.units(done.stdout) if done.returncode == 0 else None)
+            units.loaded(done.stdout) if done.returncode == 0 else None)
 
     @once
     def cloud(self):

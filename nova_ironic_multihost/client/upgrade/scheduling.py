@@ -9,8 +9,7 @@ import dataclasses
 import urllib.parse
 
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Problem
+from nova_ironic_multihost.client.upgrade.conf_settings import Problem
 from nova_ironic_multihost.rules.peers import HostKey
 
 _ONE_TRY = '[placement]allocation_conflict_retry_count = 1'
@@ -56,7 +55,7 @@ def judge(found: Iterable[conf_settings.ConfSettings],
             yield Problem(
                 f'{one.origin} has [filter_scheduler]host_subset_size = '
                 f'{one.host_subset_size}, and nova has hypervisors of virtual '
-                f'machines ({problem.some(sorted(others))}), for which '
+                f'machines ({conf_settings.some(sorted(others))}), for which '
                 'weighers hardly count then: remove the option on the '
                 f'schedulers ({_PAGE}).')
 
@@ -71,8 +70,8 @@ def judge_placement(found: PlacementFacts,
         if others:
             yield Problem(
                 f'{found.origin} has {_ONE_TRY}, and builds of virtual '
-                f'machines ({problem.some(sorted(others))}) conflict often: '
-                f'remove it and set {READ_COMMITTED} ({_PAGE}).')
+                f'machines ({conf_settings.some(sorted(others))}) conflict '
+                f'often: remove it and set {READ_COMMITTED} ({_PAGE}).')
     elif _with_snapshots(found):
         either = (f'{_ONE_TRY}, or {READ_COMMITTED} in a cloud with virtual '
                   'machines')

@@ -12,7 +12,6 @@ from oslotest import base
 
 from nova_ironic_multihost.client.upgrade import conf_files
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade import problem
 from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
@@ -39,7 +38,7 @@ class ConfigurationTestCase(base.BaseTestCase):
         return str(path)
 
     def assert_unknown(self, words, *args):
-        error = self.assertRaises(problem.Unknown, *args)
+        error = self.assertRaises(conf_settings.Unknown, *args)
         self.assertIn(words, str(error))
         return str(error)
 

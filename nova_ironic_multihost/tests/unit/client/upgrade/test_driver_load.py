@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import driver_load
+from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
-GOOD = driver_load.Probe('/venv/bin/python', '34.0.0', registered=True)
+GOOD = drivers.Probe('/venv/bin/python', '34.0.0', registered=True)
 
 
 class JudgeTestCase(base.JudgeTestCase):
 
     def test_a_driver_that_can_be_loaded(self):
-        self.assert_silent(driver_load.judge(GOOD))
+        self.assert_silent(drivers.judge_load(GOOD))
 
     def test_a_package_that_is_not_installed_there(self):
         self.assert_complains(
-            driver_load.judge(driver_load.Probe(
+            drivers.judge_load(drivers.Probe(
                 '/venv/bin/python', '34.0.0',
                 error="No module named 'nova.virt.ironic_multihost'")),
             '/venv/bin/python -m pip install nova-ironic-multihost',
@@ -23,7 +23,7 @@ class JudgeTestCase(base.JudgeTestCase):
         # Some errors are sentences.
         for stop in '', '.':
             self.assert_complains(
-                driver_load.judge(driver_load.Probe(
+                drivers.judge_load(drivers.Probe(
                     '/venv/bin/python', '34.0.0', registered=True,
                     error=f"ImportError: No module named 'tooz'{stop}")),
                 "cannot load the driver: ImportError: No module named "
@@ -31,7 +31,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def test_methods_of_its_base_that_are_not_called(self):
         self.assert_complains(
-            driver_load.judge(driver_load.Probe(
+            drivers.judge_load(drivers.Probe(
                 '/venv/bin/python', '34.0.0', registered=True,
                 shadowed=('Acme.get_info', 'Acme.is_node_deleted'))),
             'Acme.get_info, Acme.is_node_deleted of '
@@ -41,7 +41,7 @@ class JudgeTestCase(base.JudgeTestCase):
 class JudgeSettingTestCase(base.JudgeTestCase):
 
     def judge(self, driver):
-        return driver_load.judge_setting(
+        return drivers.judge_setting(
             base.of_host('one', compute_driver=driver))
 
     def test_ours(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client.upgrade import host_names
+from nova_ironic_multihost.client.upgrade import hosts
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 from nova_ironic_multihost.tests import views
 
@@ -14,16 +14,16 @@ class JudgeTestCase(base.JudgeTestCase):
             cloud_state.Service('Compute-1', **more))
 
     def test_one_spelling_for_each(self):
-        self.assert_silent(host_names.judge(views.consistent()))
+        self.assert_silent(hosts.judge_names(views.consistent()))
 
     def test_two_that_are_up(self):
         self.assert_complains(
-            host_names.judge(self.renamed()),
+            hosts.judge_names(self.renamed()),
             'Compute-1 and compute-1 are up', fatal=True)
 
     def test_one_that_was_left_behind(self):
         self.assert_complains(
-            host_names.judge(self.renamed(up=False)),
+            hosts.judge_names(self.renamed(up=False)),
             'Compute-1 and compute-1 are one host', 'service delete',
             'discover_hosts --by-service')
 
@@ -32,27 +32,28 @@ class JudgeTestCase(base.JudgeTestCase):
         for index in 1, 4:
             seen = views.changed(seen, 'records', index, host='COMPUTE-2')
         self.assert_complains(
-            host_names.judge(seen), '2 records of compute-2 spelled COMPUTE-2')
+            hosts.judge_names(seen),
+            '2 records of compute-2 spelled COMPUTE-2')
 
     def test_servers(self):
         seen = views.changed(views.consistent(), 'instances', 0,
                              host='COMPUTE-1')
         self.assert_complains(
-            host_names.judge(seen), '1 server of compute-1 spelled COMPUTE-1')
-        self.assert_silent(host_names.judge(
+            hosts.judge_names(seen), '1 server of compute-1 spelled COMPUTE-1')
+        self.assert_silent(hosts.judge_names(
             views.changed(seen, 'instances', 0, deleted=True)))
 
     def test_servers_without_a_compute_service(self):
         seen = views.changed(views.consistent(), 'instances', 0, host='gone')
-        self.assert_silent(host_names.judge(seen))
-        self.assert_silent(host_names.judge(
+        self.assert_silent(hosts.judge_names(seen))
+        self.assert_silent(hosts.judge_names(
             views.changed(seen, 'instances', 0, host=None)))
 
 
 class JudgeSettingTestCase(base.JudgeTestCase):
 
     def judge(self, host):
-        return host_names.judge_setting(views.consistent(), host)
+        return hosts.judge_own_name(views.consistent(), host)
 
     def test_as_nova_has_it(self):
         self.assert_silent(self.judge('compute-1'))

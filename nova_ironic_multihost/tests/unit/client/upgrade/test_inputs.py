@@ -15,9 +15,9 @@ from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import upgrade
 from nova_ironic_multihost.client.upgrade import command
 from nova_ironic_multihost.client.upgrade import conf_files
-from nova_ironic_multihost.client.upgrade import driver_load
+from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.client.upgrade import stop_timeout
+from nova_ironic_multihost.client.upgrade import units
 from nova_ironic_multihost.tests import views
 
 OURS = '[DEFAULT]\ncompute_driver = ironic_multihost.IronicMultiHostDriver\n'
@@ -107,8 +107,8 @@ class ProbeTestCase(EvidenceTestCase):
         with mock.patch.object(inputs, 'interpreter',
                                return_value='/venv/bin/python'):
             self.assertEqual(
-                driver_load.Probe('/venv/bin/python', '34.0.0', True, 'E',
-                                  ('A.b',), ('C.d',)), self.known().probe)
+                drivers.Probe('/venv/bin/python', '34.0.0', True, 'E',
+                              ('A.b',), ('C.d',)), self.known().probe)
         [python, safe, script] = run.call_args.args[0]
         # Nothing of the directory of the script is imported.
         self.assertEqual(('/venv/bin/python', '-P'), (python, safe))
@@ -306,12 +306,12 @@ class UnitsTestCase(EvidenceTestCase):
     def test_those_that_systemd_has(self):
         run = self.run_instead('Id=mine.service\nLoadState=loaded\n'
                                'TimeoutStopUSec=1min 10s\n')
-        self.assertEqual([stop_timeout.Unit('mine.service', 70)],
+        self.assertEqual([units.Unit('mine.service', 70)],
                          self.known('--unit', 'mine').units)
         self.assertEqual('mine', run.call_args.args[0][-1])
         self.known().units  # noqa: B018
-        self.assertEqual(list(stop_timeout.UNITS),
-                         run.call_args.args[0][-len(stop_timeout.UNITS):])
+        self.assertEqual(list(units.UNITS),
+                         run.call_args.args[0][-len(units.UNITS):])
 
     def test_no_systemd(self):
         for error in (FileNotFoundError(),

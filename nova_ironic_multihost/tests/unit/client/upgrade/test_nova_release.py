@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import driver_load
-from nova_ironic_multihost.client.upgrade import nova_release
+from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
 
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, version, **more):
-        return nova_release.judge(
-            driver_load.Probe('/bin/python', version, **more))
+        return drivers.judge_release(
+            drivers.Probe('/bin/python', version, **more))
 
     def test_releases_that_are_supported(self):
         for version in '31.0.0', '34.0.1', '34.0.0.0rc1':
@@ -34,6 +33,6 @@ class JudgeTestCase(base.JudgeTestCase):
 class NumberTestCase(base.JudgeTestCase):
 
     def test_number(self):
-        self.assertEqual(34, nova_release.number('34.0.0'))
-        self.assertIsNone(nova_release.number('today'))
-        self.assertIsNone(nova_release.number(None))
+        self.assertEqual(34, drivers.release_of('34.0.0'))
+        self.assertIsNone(drivers.release_of('today'))
+        self.assertIsNone(drivers.release_of(None))

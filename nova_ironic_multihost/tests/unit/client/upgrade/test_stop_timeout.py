@@ -2,7 +2,7 @@
 
 import math
 
-from nova_ironic_multihost.client.upgrade import stop_timeout
+from nova_ironic_multihost.client.upgrade import units
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
 SHOWN = """\
@@ -25,16 +25,16 @@ class UnitsTestCase(base.JudgeTestCase):
     def test_those_that_exist(self):
         self.assertEqual(
             [
-                stop_timeout.Unit('nova-compute.service', 90),
-                stop_timeout.Unit('mine.service', math.inf),
+                units.Unit('nova-compute.service', 90),
+                units.Unit('mine.service', math.inf),
             ],
-            stop_timeout.units(SHOWN),
+            units.loaded(SHOWN),
         )
 
     def test_times(self):
         for text, seconds in (('3min 10s', 190), ('500ms', 0.5),
                               ('1h 1s', 3601), ('2d', 172800)):
-            [unit] = stop_timeout.units(SHOWN.partition('\n\n')[0].replace(
+            [unit] = units.loaded(SHOWN.partition('\n\n')[0].replace(
                 '1min 30s', text))
             self.assertEqual(seconds, unit.seconds)
 
@@ -42,14 +42,14 @@ class UnitsTestCase(base.JudgeTestCase):
         shown = SHOWN.partition('\n\n')[0]
         for text, seconds in (('30s', 30), ('0', 0), ('infinity', 0)):
             self.assertEqual(
-                [stop_timeout.Unit('nova-compute.service', 90, seconds)],
-                stop_timeout.units(f'{shown}\nWatchdogUSec={text}\n'))
+                [units.Unit('nova-compute.service', 90, seconds)],
+                units.loaded(f'{shown}\nWatchdogUSec={text}\n'))
 
     def test_what_is_not_understood_is_not_judged(self):
-        self.assertEqual([], stop_timeout.units(''))
+        self.assertEqual([], units.loaded(''))
         self.assertEqual(
             [],
-            stop_timeout.units(
+            units.loaded(
                 SHOWN.partition('\n\n')[0].replace('1min 30s', '3 fortnights')
             ),
         )
@@ -58,10 +58,10 @@ class UnitsTestCase(base.JudgeTestCase):
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, limit, given, release=34, **more):
-        return stop_timeout.judge(
+        return units.judge_stop(
             base.of_host('a', graceful_shutdown_timeout=limit, **more),
             release, None if given is None else
-            [stop_timeout.Unit('nova-compute.service', seconds)
+            [units.Unit('nova-compute.service', seconds)
              for seconds in given])
 
     def test_more_than_it_takes(self):
@@ -76,9 +76,9 @@ class JudgeTestCase(base.JudgeTestCase):
         self.assert_complains(self.judge(60, [60]), 'TimeoutStopSec=70')
 
     def test_with_a_watchdog_it_gets_more_time(self):
-        self.assert_silent(stop_timeout.judge(
+        self.assert_silent(units.judge_stop(
             base.of_host('a', graceful_shutdown_timeout=180), 34,
-            [stop_timeout.Unit('nova-compute.service', 30, 30)]))
+            [units.Unit('nova-compute.service', 30, 30)]))
 
     def test_a_service_that_may_take_for_ever(self):
         self.assert_complains(self.judge(0, [90]), 'may take for ever')

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import zones
+from nova_ironic_multihost.client.upgrade import hosts
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
 
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, **of):
-        return zones.judge(
+        return hosts.judge_zones(
             list(of), {host: zone for host, zone in of.items() if zone})
 
     def test_no_zones(self):
@@ -18,7 +18,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def test_names_are_compared_in_lower_case(self):
         self.assert_complains(
-            zones.judge(['A', 'B', 'C'], {'a': 'z', 'b': 'z', 'c': 'y'}),
+            hosts.judge_zones(['A', 'B', 'C'], {'a': 'z', 'b': 'z', 'c': 'y'}),
             'C is alone')
 
     def test_a_single_one(self):

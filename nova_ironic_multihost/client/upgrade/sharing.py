@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Do the compute services that share nodes have the same settings?"""
+"""Do the compute services that share nodes have the same settings?
 
+And do the owners of a partition's nodes match ``[ironic]peer_list``?
+:mod:`nova_ironic_multihost.conf.validation` checks that the list has this
+host.
+"""
+
+import collections
 from collections.abc import Iterator
 from collections.abc import Sequence
+from collections.abc import Set
 import itertools
 
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade import problem
-from nova_ironic_multihost.client.upgrade.problem import Problem
+from nova_ironic_multihost.client.upgrade.conf_settings import Problem
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 
 
-def judge(found: Sequence[conf_settings.ConfSettings]) -> Iterator[Problem]:
+def judge_options(
+    found: Sequence[conf_settings.ConfSettings],
+) -> Iterator[Problem]:
     """Compare the settings of several compute services."""
     yield from _names(found)
     yield from _overlaps(found)
@@ -32,7 +42,7 @@ def missing(found: Sequence[conf_settings.ConfSettings],
     absent = sorted(host for host in hosts if host_key(host) not in known)
     if absent:
         yield Problem(
-            f'The settings of {problem.some(absent)} are not compared: '
+            f'The settings of {conf_settings.some(absent)} are not compared: '
             'collect nova.conf of each compute service into one directory '
             'and name that with --collected.'
             + (_to_compare(found[0]) if len(found) == 1 else ''))
@@ -53,7 +63,7 @@ def _names(found: Sequence[conf_settings.ConfSettings]) -> Iterator[Problem]:
         origins = [one.origin for one in group]
         if len(origins) > 1:
             yield Problem(
-                f'{problem.some(origins)} are of one host, {key}: each '
+                f'{conf_settings.some(origins)} are of one host, {key}: each '
                 'compute service needs a [DEFAULT]host of its own.',
                 fatal=True)
 
@@ -105,4 +115,48 @@ def _differences(group: list[conf_settings.ConfSettings]) -> Iterator[Problem]:
 
 
 def _hosts(those: Sequence[conf_settings.ConfSettings]) -> str:
-    return problem.some(sorted(one.host for one in those))
+    return conf_settings.some(sorted(one.host for one in those))
+
+
+def judge_peer_list(found: conf_settings.ConfSettings) -> Iterator[Problem]:
+    """Report settings without effect; needs no API."""
+    if found.partition.peer_list and not found.partition.label:
+        yield Problem(
+            '[ironic]peer_list has no effect without [ironic]conductor_group '
+            'or [ironic]shard: all compute services share all nodes. Unset '
+            'it, or set the group or the shard.')
+
+
+def judge_peers(found: conf_settings.ConfSettings,
+                seen: cloud_state.CloudState,
+                nodes: Set[str]) -> Iterator[Problem]:
+    """Compare a partition with the owners of its nodes.
+
+    :param nodes: uuids of the nodes of the partition.
+    """
+    peers = found.partition.peers
+    if peers is None:
+        return
+    unknown = sorted(name for name in found.partition.peer_list
+                     if host_key(name) not in seen.service_of)
+    if unknown:
+        yield Problem(
+            f'[ironic]peer_list names {conf_settings.some(unknown)}, and nova '
+            'has no compute service of that name: correct it, on each host '
+            'of the list, or start that one.')
+    others = collections.Counter(
+        record.host for record in seen.records
+        if record.node in nodes and record.key in seen.up_hosts
+        and record.key != found.key and record.key not in peers)
+    for host, count in sorted(others.items()):
+        yield Problem(
+            f'{arguments.counted(count, "node")} of the conductor group or '
+            f'shard of {found.host} recorded on {host}, which '
+            '[ironic]peer_list does not name: add it to the list on each '
+            'host of it, or give it other nodes. Until then those stay '
+            'where they are.')
+    if not nodes:
+        yield Problem(
+            'Ironic has no node in the [ironic]conductor_group or '
+            f'[ironic]shard of {found.host}: compare how they are spelled, '
+            'or put nodes into it.')

@@ -2,19 +2,22 @@
 
 """Configuration of the documentation build."""
 
+import importlib.metadata
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / '_ext'))
 
 project = 'nova-ironic-multihost'
-copyright = 'nova-ironic-multihost contributors'
+copyright = 'nova-ironic-multihost contributors, Apache License 2.0'
+# Before a tag pbr calls 0.1.0 what comes before it 0.1.0.dev and a number.
+release = importlib.metadata.version(project).partition('.dev')[0]
+version = release
 
 extensions = [
     'command_help',
     'house_modules',
     'nova_rows',
-    'openstackdocstheme',
     'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',
     'ownership_rules',
@@ -23,12 +26,13 @@ extensions = [
 ]
 source_suffix = '.rst'
 master_doc = 'index'
-html_theme = 'openstackdocs'
+# openstackdocstheme has the header, the search and the analytics of
+# openstack.org, which this project is no part of.
+html_theme = 'furo'
+html_title = f'{project} {release}'
 html_static_path = ['_static']
-pygments_style = 'native'
-
-openstackdocs_pdf_link = False
-openstackdocs_auto_name = False
+html_css_files = ['tables.css']
+html_copy_source = False
 
 config_generator_config_file = [
     ('../../etc/nova/nova-ironic-multihost-config-generator.conf',

@@ -5,11 +5,8 @@
 project = 'nova-ironic-multihost release notes'
 copyright = 'nova-ironic-multihost contributors'
 
-extensions = ['openstackdocstheme', 'reno.sphinxext']
+extensions = ['reno.sphinxext']
 source_suffix = '.rst'
 master_doc = 'index'
-html_theme = 'openstackdocs'
-pygments_style = 'native'
-
-openstackdocs_pdf_link = False
-openstackdocs_auto_name = False
+html_theme = 'furo'
+html_title = project

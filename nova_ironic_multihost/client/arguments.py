@@ -4,6 +4,7 @@
 
 import argparse
 import math
+import os
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
@@ -25,7 +26,9 @@ def add_baremetal_cloud(options: argparse.ArgumentParser) -> None:
     """Add the option for Ironic's credentials; no OpenStack client has it."""
     options.add_argument(
         '--os-baremetal-cloud', metavar='NAME',
-        help='entry of clouds.yaml for Ironic (default: the same)')
+        default=os.environ.get('OS_BAREMETAL_CLOUD') or None,
+        help='entry of clouds.yaml for Ironic (default: OS_BAREMETAL_CLOUD, '
+        'or the same)')
 
 
 def add_extent(options: argparse.ArgumentParser) -> None:

@@ -53,6 +53,17 @@ class AppTestCase(base.ShellTestCase):
         self.assertEqual([None], [
             call.kwargs['cloud'] for call in self.connect.mock_calls])
 
+    def test_baremetal_cloud_of_the_environment(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'OS_BAREMETAL_CLOUD', 'two'))
+        for argv, expected in (
+                ((), [None, 'two']),
+                (('--os-baremetal-cloud', 'three'), [None, 'three'])):
+            self.connect.reset_mock()
+            self.shell(*argv, 'list')
+            self.assertEqual(expected, [
+                call.kwargs['cloud'] for call in self.connect.mock_calls])
+
     def fails(self, *argv):
         status, out, err = self.shell(*(argv or ('list',)))
         self.assertEqual((2, '', 1), (status, out, err.count('\n')))

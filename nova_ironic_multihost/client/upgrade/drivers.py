@@ -47,8 +47,8 @@ def judge_load(probe: Probe) -> Iterator[Problem]:
         yield Problem(
             f'os-vif of {probe.python} has no plug-in "ironic_multihost", by '
             'which nova-compute finds the driver: install the package there, '
-            f'{probe.python} -m pip install nova-ironic-multihost. In the '
-            'place of a repackaged nova-compute start '
+            f'{probe.python} -m pip install ./nova_ironic_multihost-*.whl. In '
+            'the place of a repackaged nova-compute start '
             'nova-compute-ironic-multihost.', fatal=True)
     elif probe.error:
         yield Problem(

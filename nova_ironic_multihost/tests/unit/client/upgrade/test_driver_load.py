@@ -16,7 +16,7 @@ class JudgeTestCase(base.JudgeTestCase):
             drivers.judge_load(drivers.Probe(
                 '/venv/bin/python', '34.0.0',
                 error="No module named 'nova.virt.ironic_multihost'")),
-            '/venv/bin/python -m pip install nova-ironic-multihost',
+            '/venv/bin/python -m pip install ./nova_ironic_multihost-*.whl',
             'nova-compute-ironic-multihost', fatal=True)
 
     def test_a_driver_that_lacks_something(self):

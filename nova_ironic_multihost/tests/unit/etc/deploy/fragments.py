@@ -5,11 +5,16 @@
 import configparser
 import dataclasses
 import pathlib
+import tomllib
 
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 DEPLOY = ROOT / 'etc' / 'deploy'
+
+#: The address of the repository.
+REPOSITORY = tomllib.loads((ROOT / 'pyproject.toml').read_text())[
+    'project']['urls']['Repository']
 
 #: The sets of settings of schedulers and placement.
 SETS = ('bare-metal-only', 'with-vms')

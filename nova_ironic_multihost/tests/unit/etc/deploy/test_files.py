@@ -20,7 +20,7 @@ SHOWN = re.compile(r'\.\. literalinclude:: /\.\./\.\./(\S+)\n')
 TRIPS = '\nWhat trips people up\n====================\n'
 
 #: What is neither YAML nor made of sections.
-OTHERS = {'Containerfile', 'Dockerfile', 'template-overrides.j2'}
+OTHERS = {'Containerfile', 'Dockerfile', 'kolla-build.conf'}
 
 
 class FilesTestCase(base.BaseTestCase):

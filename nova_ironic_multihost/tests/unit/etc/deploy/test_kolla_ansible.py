@@ -33,6 +33,20 @@ for name in 'docker', 'git', 'podman':
 sys.modules['docker'].errors.DockerException = OSError
 sys.modules['docker'].DockerClient.side_effect = OSError
 from kolla.cmd import build
+from kolla.image import kolla_worker
+
+listed = kolla_worker.KollaWorker.build_image_list
+
+
+def tell(self):
+    listed(self)
+    for image in self.images:
+        for plugin in image.plugins:
+            print('plugin:', image.name, plugin['type'], plugin['source'],
+                  plugin.get('reference'))
+
+
+kolla_worker.KollaWorker.build_image_list = tell
 sys.exit(build.main())
 """
 
@@ -65,13 +79,20 @@ class ImageTestCase(base.BaseTestCase):
     def test_the_package_is_in_the_image(self):
         for version, kolla in deployers.packages(self, 'kolla').items():
             with self.subTest(version):
+                printed, dockerfile = self.build(kolla)
                 self.assertIn(
-                    '\nRUN python3 -m pip --no-cache-dir install --upgrade '
-                    '-c /requirements/upper-constraints.txt '
-                    'nova-ironic-multihost[nova]\n', self.dockerfile(kolla))
+                    f'plugin: nova-base git {fragments.REPOSITORY} main\n',
+                    printed)
+                self.assertIn(
+                    'python3 -m pip --no-cache-dir install --upgrade '
+                    '-c /requirements/upper-constraints.txt /plugins/*',
+                    dockerfile)
 
-    def dockerfile(self, kolla):
-        """The Dockerfile that kolla-build writes of nova-compute-ironic."""
+    def build(self, kolla):
+        """Have kolla-build list its plugins and write its Dockerfiles.
+
+        :returns: (what it printed, the Dockerfile of nova-base)
+        """
         top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         templates = next(path for path in (kolla / 'kolla/docker',
                                            kolla / 'share/kolla/docker')
@@ -87,16 +108,16 @@ class ImageTestCase(base.BaseTestCase):
         done = subprocess.run(
             [sys.executable, '-c', KOLLA_BUILD, '--template-only',
              '--base', 'debian', '--work-dir', str(top / 'work'),
-             '--template-override',
-             str(fragments.DEPLOY / 'kolla-ansible/template-overrides.j2'),
+             '--config-file',
+             str(fragments.DEPLOY / 'kolla-ansible/kolla-build.conf'),
              '^nova-compute-ironic$'],
             env={'PYTHONPATH': str(top), 'PYTHONDONTWRITEBYTECODE': '1',
                  'HOME': str(top), 'PATH': '/usr/bin:/bin'},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=150)
         self.assertEqual(0, done.returncode, done.stdout)
-        return (top / 'work/docker/nova/nova-compute-ironic/Dockerfile'
-                ).read_text()
+        return done.stdout, (
+            top / 'work/docker/nova/nova-base/Dockerfile').read_text()
 
 
 class AnsibleTestCase(base.BaseTestCase):

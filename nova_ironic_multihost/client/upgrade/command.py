@@ -57,7 +57,7 @@ driver, before an upgrade of it or of nova, and when in doubt:
 
 Run it on each host with a nova-compute for Ironic, as a user who may read its
 nova.conf. Nothing is changed. Each check says what is to be done; the
-documentation has more (page "Before a change").
+documentation has more (page "Upgrade check").
 """
 
 _EPILOG = """\

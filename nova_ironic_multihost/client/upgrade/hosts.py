@@ -111,7 +111,7 @@ def _duplicates(same: list[cloud_state.Service]) -> Iterator[Problem]:
             'discover_hosts --by-service" after it.')
 
 
-_PAGE = 'documentation, page "Scheduling"'
+_PAGE = 'documentation, page "Scheduling: zones, aggregates, server groups"'
 
 
 def judge_zones(hosts: Sequence[str],

@@ -23,7 +23,7 @@ READ_COMMITTED = (
 #: virtual machines.
 MOST = 10
 
-_PAGE = 'documentation, page "Scheduling"'
+_PAGE = 'documentation, page "Scheduling: zones, aggregates, server groups"'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ MARGIN = 5
 #: The release of nova that waits at each stop, even when it is idle.
 ALWAYS_WAITS = 33
 
-_STOP_PAGE = 'documentation, page "Stopping and restarting nova-compute"'
+_STOP_PAGE = 'documentation, page "Stop and restart nova-compute: timeouts"'
 
 _SECONDS = {'us': 1e-6, 'ms': 1e-3, 's': 1, 'min': 60, 'h': 3600, 'd': 86400,
             'w': 604800, 'month': 2629800, 'y': 31557600}

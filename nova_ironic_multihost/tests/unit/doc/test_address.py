@@ -36,6 +36,10 @@ def texts():
                 yield str(path.relative_to(ROOT)), path.read_text()
 
 
+#: A file of the repository, below its address.
+FILE = re.compile(r'/(?:src|raw)/branch/main/([^\s>"#]+)')
+
+
 class AddressTestCase(base.BaseTestCase):
 
     def test_there_is_one_address(self):
@@ -49,6 +53,18 @@ class AddressTestCase(base.BaseTestCase):
                      'etc/deploy/kolla-ansible/kolla-build.conf',
                      'etc/deploy/openstack-ansible/user_variables.yml'):
             self.assertIn(fragments.REPOSITORY, named[name], name)
+
+    def test_links_of_the_readme_are_absolute_and_of_files(self):
+        # An index shows it without the repository.
+        readme = (ROOT / 'README.rst').read_text()
+        links = re.findall(r'<([^<>]+)>`|image:: (\S+)', readme)
+        self.assertEqual([], [link for pair in links for link in pair
+                              if link and not link.startswith(
+                                  fragments.REPOSITORY)])
+        named = [name for _, text in texts() for name in FILE.findall(text)]
+        self.assertGreater(len(named), 15)
+        self.assertEqual([], [name for name in named
+                              if not (ROOT / name).exists()])
 
     def test_nothing_is_a_placeholder(self):
         self.assertEqual([], [f'{name}: {word}' for name, text in texts()

@@ -12,7 +12,7 @@ SOURCE = ROOT / 'doc' / 'source'
 
 #: Each page, and how it leads to the next one.
 CHAIN = (
-    (ROOT / 'README.rst', '<doc/source/user/install.rst>'),
+    (ROOT / 'README.rst', '/doc/source/user/install.rst>'),
     (SOURCE / 'user' / 'install.rst', 'Next: :doc:`check`'),
     (SOURCE / 'user' / 'check.rst', 'Next: :ref:`kill-one`'),
     (SOURCE / 'user' / 'first-steps.rst', ':doc:`/reference/node-life`'),

@@ -6,7 +6,7 @@ A host that is cut off cannot see that others take over its instances. So it
 asks nova's conductor every few seconds for its own service. Each answer that
 it is up renews the lease, from the *begin* of the question, as the answer may
 be delayed. During the lease the process sends signs of life to a watchdog,
-which kills it afterwards (proof: page "A watchdog instead of fencing").
+which kills it afterwards (proof: page "Watchdog and lease").
 """
 
 import dataclasses

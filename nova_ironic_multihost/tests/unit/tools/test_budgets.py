@@ -20,6 +20,32 @@ A = 1
 """
 
 
+#: A page: 3 sentences of 16 words in all, and one in a table.
+PAGE = """\
+=========
+What is
+=========
+
+It is what is there. The driver waits for ``nova``, see
+:doc:`the page <page>`.
+
+.. code-block:: console
+
+   $ Whoever types this. It is no sentence.
+
+.. list-table::
+   :widths: 20 80
+
+   * - That
+     - Nothing of it. The host
+       waits.
+
+Do this::
+
+   It is code.
+"""
+
+
 class BudgetsTestCase(base.BaseTestCase):
 
     def run_on(self, budgets, *argv, **files):
@@ -69,3 +95,48 @@ class BudgetsTestCase(base.BaseTestCase):
     def test_files_that_are_no_more(self):
         self.assertRaises(SystemExit, self.run_on,
                           '[budget.all]\nfiles = ["gone.py"]\nlines = 4\n')
+
+    def page(self, limits, *argv, text=PAGE):
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (root / 'README.rst').write_text(text)
+        script = tools.load('budgets')
+        script.ROOT = root
+        (root / 'tools').mkdir()
+        (root / 'tools' / 'budgets.toml').write_text(
+            f'{limits}\n[budget.all]\nfiles = ["README.rst"]\n')
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            return script.main(argv), out.getvalue()
+
+    def test_sentences_of_a_page(self):
+        self.assertEqual((0, ''), self.page(
+            '[page]\naverage = 4.2\nlong = 0\nriddles = 3\npronouns = 40\n'
+            'verbless = 1\n'))
+        for limit, found in {'average = 4.1': '4.2 average, 4.1 may be',
+                             'riddles = 2': '3 riddles, 2 may be',
+                             'pronouns = 10': '20 pronouns, 10 may be',
+                             'verbless = 0': '1 verbless, 0 may be'}.items():
+            status, out = self.page(f'[page]\n{limit}\n')
+            self.assertEqual(1, status)
+            self.assertIn(f'README.rst: {found} (tools/budgets --where', out)
+
+    def test_a_sentence_of_a_page_that_is_too_long(self):
+        status, out = self.page('[page]\nlong = 0\n',
+                                text='A ' + 'very ' * 35 + 'long one.\n')
+        self.assertEqual(1, status)
+        self.assertIn('README.rst: 1 long, 0 may be', out)
+
+    def test_a_page_with_limits_of_its_own(self):
+        self.assertEqual((0, ''), self.page(
+            '[page]\nriddles = 0\n[pages."README.rst"]\nriddles = 3\n'))
+        status, out = self.page(
+            '[page]\nriddles = 9\n[pages."gone.rst"]\nriddles = 3\n')
+        self.assertEqual(1, status)
+        self.assertIn('gone.rst: no such page', out)
+
+    def test_where_the_sentences_of_a_page_are(self):
+        status, out = self.page('', '--where', 'README.rst')
+        self.assertEqual(0, status)
+        self.assertIn('README.rst:5: pronouns: It is what is there.', out)
+        self.assertIn('README.rst:16: verbless: Nothing of it.', out)
+        self.assertNotIn('code', out)
+        self.assertNotIn('types', out.replace('riddles', ''))

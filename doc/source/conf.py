@@ -39,10 +39,5 @@ config_generator_config_file = [
      '_static/nova-ironic-multihost'),
 ]
 
-man_pages = [
-    ('man/nova-ironic-multihost', 'nova-ironic-multihost',
-     'who owns which Ironic node, and why', [], 1),
-]
-
 autodoc_member_order = 'bysource'
 autodoc_typehints = 'none'

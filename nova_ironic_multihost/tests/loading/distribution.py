@@ -5,7 +5,7 @@
 tools/platforms runs it where nova comes from packages, with the Python of the
 system and with our wheel in it::
 
-    python3 -P -m unittest nova_ironic_multihost.tests.loading.distribution
+    python3 -m unittest nova_ironic_multihost.tests.loading.distribution
 """
 
 from importlib import metadata

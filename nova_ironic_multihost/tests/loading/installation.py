@@ -276,6 +276,7 @@ class Workstation(Installation):
         self._python(
             '-m', 'pip', '--python', str(self.python), 'install', '--no-deps',
             '--no-index', str(self.wheel))
+        self.package = site_packages / 'nova_ironic_multihost'
         [ours] = metadata.distributions(path=[str(site_packages)])
         self.packages = required(ours)
         for distribution in self.packages.values():

@@ -23,6 +23,9 @@ OTHER_MODE = {'OS_NOVA_DISABLE_EVENTLET_PATCHING': str(NOVA < 34)}
 NEEDED = {'CONTRIBUTING.rst', 'LICENSE', 'MANIFEST.in', 'README.rst',
           'SECURITY.rst', 'pyproject.toml', 'requirements.txt', 'setup.cfg'}
 
+#: What no wheel has.
+TESTS = 'nova_ironic_multihost/tests/'
+
 #: Where what an operator installs by hand lies, in the source and installed.
 BY_HAND, SHARED = 'etc/', 'share/nova-ironic-multihost/'
 
@@ -120,13 +123,16 @@ class Contents:
         self.assertEqual([], sorted(wanted - held))
 
     def test_wheel(self):
-        self.assert_holds(self.files(), self.installation.installed_files())
+        held = self.installation.installed_files()
+        self.assert_holds(self.files() - self.files(TESTS), held)
+        self.assertEqual([], [name for name in held if TESTS in name])
 
     def test_what_is_installed_by_hand(self):
         # A file that is missing has no line in pyproject.toml.
         self.assertEqual(
-            sorted(SHARED + name.removeprefix(BY_HAND)
-                   for name in self.files(BY_HAND)),
+            sorted([*self.files('share/'), *(
+                SHARED + name.removeprefix(BY_HAND)
+                for name in self.files(BY_HAND))]),
             sorted(self.installation.shared_files()))
 
     def test_sdist(self):

@@ -21,7 +21,8 @@ import contextlib
 import io
 import sys
 from nova_ironic_multihost.client.commands import app
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+with (contextlib.suppress(SystemExit),
+      contextlib.redirect_stdout(io.StringIO())):
     app.main(['--help'])
 print(*{name.partition('.')[0] for name in sys.modules})
 """
@@ -65,6 +66,21 @@ class WorkstationTestCase(unittest.TestCase):
             'print(*metadata.requires("nova-ironic-multihost"), sep="\\n")')
         [nova] = [line for line in done.stdout.splitlines() if 'extra' in line]
         self.assertRegex(nova, "^nova[<>=].*; extra == [\"']nova[\"']$")
+
+    def test_completion_and_man_page(self):
+        self.assertLessEqual({
+            'share/bash-completion/completions/nova-ironic-multihost',
+            'share/man/man1/nova-ironic-multihost.1',
+            'share/zsh/site-functions/_nova-ironic-multihost',
+        }, self.workstation.shared_files())
+
+    def test_neither_tests_nor_lab(self):
+        done = self.workstation.run_python(
+            'import importlib.util\n'
+            'import nova_ironic_multihost\n'
+            'print(importlib.util.find_spec("nova_ironic_multihost.tests"),'
+            ' importlib.util.find_spec("lab"))')
+        self.assertEqual('None None', done.stdout.strip(), done.stderr)
 
     def test_help(self):
         done = self.workstation.run('nova-ironic-multihost', '--help')

@@ -33,6 +33,7 @@ in one run on this machine.
   tools/bench takeover --nodes 100                  a fenced one's servers
   tools/bench decide --nodes 100000 --hosts 10      the decision alone
   tools/bench ring                                  how even, how many moves
+  tools/bench client                                what the commands ask
   tools/bench plot 1000.json 10000.json --output sizing.png
 
 A command and --help: what it measures, and how.
@@ -75,7 +76,7 @@ def parser():
     for add in (_add_listing, _add_peer_poll, _add_idle, _add_changes,
                 _add_audit, _add_claim, _add_start, _add_failover,
                 _add_disable, _add_join, _add_takeover, _add_tasks,
-                _add_decide, _add_ring, _add_plot):
+                _add_decide, _add_ring, _add_client, _add_plot):
         add(commands)
     return main
 
@@ -299,6 +300,19 @@ a host joins or leaves. No lab is needed.
                               '(default: %(default)s)')
 
 
+def _add_client(commands):
+    command = _add(commands, 'client', _client, """\
+what the commands of operators ask, and how long they take
+
+Each command of nova-ironic-multihost is run at 10, 1,000 and 10,000 nodes,
+against APIs that answer from memory. Counted are the requests to nova,
+placement and Ironic; timed is the process, without what the services need for
+their answers. No lab is needed.
+""")
+    command.add_argument('--json', action='store_true',
+                         help='print no table')
+
+
 def _add_plot(commands):
     command = _add(commands, 'plot', _plot, """\
 draw what several runs have given
@@ -418,6 +432,12 @@ def _ring(args, settings, progress):
     from benchmarks import ring
 
     ring.measure(args.rounds, args.seed)
+
+
+def _client(args, settings, progress):
+    from benchmarks import asking
+
+    return _print(args, asking, asking.measure(progress))
 
 
 def _plot(args, settings, progress):

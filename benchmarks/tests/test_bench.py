@@ -16,6 +16,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from benchmarks import asking
 from benchmarks import auditing
 from benchmarks import changes
 from benchmarks import claiming
@@ -35,6 +36,7 @@ from benchmarks import starting
 from benchmarks import switching
 from benchmarks import tracked
 from lab import errors
+from lab import progress as progresses
 from lab import settings
 
 
@@ -214,6 +216,34 @@ class LookingTestCase(base.BaseTestCase):
             'result': 7}, lab)
         self.assertEqual((3, 2, 0, 7, 0.5), tuple(found[name] for name in (
             'conductor', 'ironic', 'placement', 'given', 'Ironic CPU')))
+
+
+class AskingTestCase(base.BaseTestCase):
+
+    def test_a_fence_asks_as_much_with_many_nodes_as_with_few(self):
+        fence = f'fence {asking.DEAD}'
+        found = asking.measure(
+            progresses.Progress(), sizes=(10, 3000), commands=(fence, 'list'))
+        few, many = (found['commands'][fence][size] for size in (10, 3000))
+        self.assertEqual(3, few['questions'])
+        self.assertEqual(few['questions'], many['questions'])
+        # Which asks for the nodes, page by page.
+        few, many = (found['commands']['list'][size]['questions']
+                     for size in (10, 3000))
+        self.assertGreater(many, few)
+        self.assertIn('10', asking.table(found)[0])
+
+    def test_it_needs_no_lab(self):
+        args = cli.parser().parse_args(['client', '--json'])
+        self.assertIsNone(args.enrolled)
+        with mock.patch.object(asking, 'measure', return_value={}) as measure:
+            self.assertFalse(args.func(args, None, mock.sentinel.progress))
+        measure.assert_called_once_with(mock.sentinel.progress)
+
+    def test_refused(self):
+        self.assertRaises(
+            errors.LabError, asking.measure, progresses.Progress(), (3,),
+            (f'unfence {asking.DEAD}x',))
 
 
 class ClockTestCase(base.BaseTestCase):

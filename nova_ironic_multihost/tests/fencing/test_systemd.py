@@ -71,10 +71,13 @@ class ScriptTestCase(base.BaseTestCase):
     def states(self, *states):
         self.given('states', *states)
 
+    #: Which of the machines that have timers runs it.
+    machine = 'first'
+
     @property
     def environment(self):
         return {'PATH': f'{self.home}:{os.environ["PATH"]}',
-                'RUNTIME_DIRECTORY': str(self.home),
+                'RUNTIME_DIRECTORY': str(self.home / self.machine),
                 'FENCE_COMPUTE_DIRECTORY': str(self.home)}
 
     def fence(self, *argv, status=0):
@@ -282,6 +285,7 @@ exec {sys.executable} -W ignore -m {COMMANDS} "$@"
             cloud.services[2]['status'], cloud.services[2]['forced_down']))
         cloud.services[3]['state'] = 'down'
         self.states('on', 'off')
+        self.machine = 'second'
         told, _ = self.fence('--if-silent', 'north', status=1)
         self.assertIn('east was fenced within 3600 s', told)
         self.assertEqual(1, len(cloud.changes))

@@ -14,8 +14,8 @@ import typing
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import successors
 
 #: The default disabled_reason of a drained compute service.
 REASON = 'nova-ironic-multihost: drained'
@@ -24,7 +24,7 @@ REASON = 'nova-ironic-multihost: drained'
 def refusal(services: tuple[cloud_state.Service, ...],
             service: cloud_state.Service) -> str | None:
     """Return why a compute service may not be drained, None if it may."""
-    if successors.open_for_builds(services) != [service]:
+    if forecast.open_for_builds(services) != [service]:
         return None
     spare = sorted(s.host for s in services if s.up and s.disabled)
     remedy = (f'enable another one first ("undrain {spare[0]}")' if spare
@@ -80,7 +80,7 @@ def left(seen: cloud_state.CloudState, host: str,
     :param seen: with its zones
     :param settings: of nova.conf on the other hosts
     """
-    others = successors.Successors(seen, host, settings)
+    others = forecast.Successors(seen, host, settings)
     counts: dict[str, int] = collections.Counter()
     stays = serving = hidden = strays = 0
     for node in seen.owned_by(host):

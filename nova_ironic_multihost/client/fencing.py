@@ -19,8 +19,8 @@ import typing
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
@@ -271,7 +271,7 @@ class _Targets:
                  settings: ownership_report.SharedSettings) -> None:
         self._seen = seen
         self._migrating = migrating
-        self._successors = successors.Successors(seen, host, settings)
+        self._successors = forecast.Successors(seen, host, settings)
         self.host = self._successors.host
         servers = {s.uuid: s for s in seen.instances if not s.deleted}
         self._server_on = {n.uuid: servers[n.instance_uuid]

@@ -5,15 +5,25 @@
 For each compute service it calls :func:`.rules.ownership.decide`, as the
 driver does, with data from the APIs. :data:`UNSEEN` names the inputs that no
 API shows.
+
+No API shows ``[ironic]conductor_group`` and ``shard`` of a compute service.
+But a host owns nodes of its partition only, so hosts that own nodes of one
+group and shard share a partition. Hosts that are down count only for groups
+and shards without a live owner, as their nodes may have been regrouped.
+
+When a node of a live host gets another group or shard, two partitions look
+like one until the node has moved or its server is deleted.
 """
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
+import functools
+import typing
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import partitions
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -23,6 +33,102 @@ from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
+
+#: Conductor group and shard of nodes, '' for none.
+Kind: typing.TypeAlias = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeShare:
+    """A partition: hosts, and the groups and shards that they share.
+
+    :ivar whole: it has all nodes.
+    """
+
+    hosts: frozenset[HostKey]
+    kinds: frozenset[Kind]
+    whole: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name for people: 'all', or its groups and shards."""
+        if self.whole:
+            return 'all'
+        return ' + '.join(map(_words, sorted(self.kinds)))
+
+
+def _words(kind: Kind) -> str:
+    group, shard = kind
+    words = ([f'group {group}'] if group else
+             [] if shard else ['default group'])
+    return ', '.join(words + ([f'shard {shard}'] if shard else []))
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeShares:
+    """All partitions; a partition with all hosts also has all nodes."""
+
+    found: tuple[NodeShare, ...]
+
+    @classmethod
+    def of(cls, seen: cloud_state.CloudState) -> 'NodeShares':
+        """Derive the partitions from the records."""
+        owners: dict[Kind, collections.Counter[HostKey]] = {}
+        for record in seen.records:
+            node = seen.node_of.get(record.node)
+            if node is not None:
+                owners.setdefault(
+                    _kind(node), collections.Counter())[record.key] += 1
+        found: list[NodeShare] = []
+        for kind, counts in sorted(owners.items()):
+            hosts = frozenset(counts)
+            hosts = hosts & seen.up_hosts or hosts
+            shared = [part for part in found if part.hosts & hosts]
+            found = [part for part in found if part not in shared]
+            found.append(NodeShare(
+                hosts.union(*(part.hosts for part in shared)),
+                frozenset({kind}).union(*(part.kinds for part in shared))))
+        if len(found) > 1:
+            return cls(tuple(_with_others(part, found, owners)
+                             for part in found))
+        return cls((NodeShare(
+            frozenset(seen.service_of).union(*owners.values()),
+            frozenset(map(_kind, seen.nodes)), whole=True),))
+
+    @functools.cached_property
+    def _of_host(self) -> dict[HostKey, NodeShare]:
+        return {host: part for part in self.found for host in part.hosts}
+
+    @functools.cached_property
+    def _of_kind(self) -> dict[Kind, NodeShare]:
+        return {kind: part for part in self.found for kind in part.kinds}
+
+    def of_host(self, host: HostKey) -> NodeShare | None:
+        """Return the partition of a host, None if it is not known."""
+        return self._of_host.get(host)
+
+    def of_node(self, node: cloud_state.Node) -> NodeShare | None:
+        """Return the partition of a node, None if no host serves it."""
+        return self._of_kind.get(_kind(node))
+
+
+def _with_others(part: NodeShare, found: list[NodeShare],
+                 owners: dict[Kind, collections.Counter[HostKey]]
+                 ) -> NodeShare:
+    """Add hosts without partition that own mostly nodes of this one."""
+    most: dict[HostKey, tuple[int, Kind]] = {}
+    for kind, counts in owners.items():
+        for host, count in counts.items():
+            most[host] = max(most.get(host, (0, kind)), (count, kind))
+    known = frozenset[HostKey]().union(*(one.hosts for one in found))
+    return dataclasses.replace(part, hosts=part.hosts.union(
+        host for host, (_, kind) in most.items()
+        if host not in known and kind in part.kinds))
+
+
+def _kind(node: cloud_state.Node) -> Kind:
+    return node.conductor_group, node.shard
+
 
 #: What a host is about to do that does not own the node yet. The text of a
 #: Reason itself tells what a host has done.
@@ -178,7 +284,7 @@ class OwnershipReport:
                  gone: Set[HostKey] = frozenset()) -> None:
         self.seen = seen
         self.settings = settings
-        self.partitions = partitions.NodeShares.of(dataclasses.replace(
+        self.partitions = NodeShares.of(dataclasses.replace(
             seen, services=tuple(
                 dataclasses.replace(service, up=False)
                 if service.key in gone else service
@@ -186,8 +292,8 @@ class OwnershipReport:
         self.zones = dict(seen.zones or ())
         self._services = _services(seen)
         self._over = _over(seen, settings)
-        self._preferences: dict[partitions.NodeShare, ring.Preferences] = {}
-        self._nodes: dict[partitions.NodeShare, list[cloud_state.Node]] = {}
+        self._preferences: dict[NodeShare, ring.Preferences] = {}
+        self._nodes: dict[NodeShare, list[cloud_state.Node]] = {}
         for node in seen.nodes:
             part = self.partitions.of_node(node)
             if part is not None:
@@ -202,7 +308,7 @@ class OwnershipReport:
         self._records = {record.node: model.Record(record.node, record.host)
                          for record in seen.records}
 
-    def view(self, host: HostKey, part: partitions.NodeShare
+    def view(self, host: HostKey, part: NodeShare
              ) -> peers.View:
         """Return the compute services as ``host`` sees them."""
         return dataclasses.replace(
@@ -210,7 +316,7 @@ class OwnershipReport:
                        over=self._over),
             peers=None if part.whole else part.hosts)
 
-    def members(self, part: partitions.NodeShare) -> dict[HostKey, str | None]:
+    def members(self, part: NodeShare) -> dict[HostKey, str | None]:
         """Return the members of a partition's ring: host -> zone or None."""
         view = self.view(host_key(''), part)
         return {host: self.zones.get(host) for host in view.services
@@ -221,7 +327,7 @@ class OwnershipReport:
         part = self.partitions.of_host(host)
         return part is not None and host in self.preferences(part).members
 
-    def preferences(self, part: partitions.NodeShare) -> ring.Preferences:
+    def preferences(self, part: NodeShare) -> ring.Preferences:
         """Return the ring's preferences for a partition."""
         if part not in self._preferences:
             self._preferences[part] = ring.Preferences(
@@ -229,7 +335,7 @@ class OwnershipReport:
                 self.settings.cross_zones)
         return self._preferences[part]
 
-    def nodes(self, part: partitions.NodeShare) -> list[cloud_state.Node]:
+    def nodes(self, part: NodeShare) -> list[cloud_state.Node]:
         """Return the nodes of a partition."""
         return self._nodes.get(part, [])
 

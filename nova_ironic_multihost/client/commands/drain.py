@@ -8,8 +8,8 @@ from nova_ironic_multihost.client.commands import acting
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client.commands import shared_arguments
 from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import services
-from nova_ironic_multihost.client import successors
 
 
 class Drain(acting.ActingCommand):
@@ -102,7 +102,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         compute service without them.
         """
         takers = list(known)
-        for other in successors.open_for_builds(known):
+        for other in forecast.open_for_builds(known):
             if other != service:
                 if not services.has_virtual_machines(cloud, known, other):
                     break

@@ -11,6 +11,9 @@ from nova_ironic_multihost.client import forecast
 
 COLUMNS = 'From', 'To', 'Free nodes', 'Held nodes'
 
+# Of a bar of the chart.
+_HEIGHT = 0.36
+
 
 class Plan(base.CloudCommand, lister.Lister):
     """Show which nodes would change their owner, before you change anything.
@@ -66,7 +69,7 @@ asked
 
     def take_action(self, parsed_args):
         """Return the table; print the sums to standard error."""
-        chart = _chart() if parsed_args.plot else None
+        figure = _figure() if parsed_args.plot else None
         change = forecast.Change(
             tuple(parsed_args.add), tuple(parsed_args.remove),
             parsed_args.zone, parsed_args.partition)
@@ -78,8 +81,8 @@ asked
             )
         except forecast.PlanError as error:
             raise base.Refused(error) from error
-        if chart is not None:
-            _draw(chart, planned, parsed_args.plot)
+        if figure is not None:
+            _draw(figure, planned, parsed_args.plot)
         self._sums(planned)
         return COLUMNS, [(move.source, move.target, move.free, move.held)
                          for move in planned.moves]
@@ -111,25 +114,53 @@ def _positive(text):
     return number
 
 
-def _draw(chart, planned, path):
+def _draw(figure, planned, path):
     try:
-        chart.draw(planned, path)
+        _chart(figure, planned, path)
     except (OSError, ValueError) as error:
         raise base.Refused(
             f'{path} cannot be drawn: {error}. Name a file that can be '
             'written and ends with .png, .svg or .pdf.') from error
 
 
-def _chart():
-    """Return the module that draws.
+def _figure():
+    """Return the module of matplotlib that draws.
 
     :raises Refused: without matplotlib
     """
     try:
-        from nova_ironic_multihost.client.commands import chart
+        from matplotlib import figure
     except ImportError as error:
         raise base.Refused(
             '--plot needs matplotlib, which is not installed here. "pip '
             'install matplotlib" installs it; without --plot the plan is '
             'told all the same.') from error
-    return chart
+    return figure
+
+
+def _chart(figure, planned, path):
+    """Draw the free nodes of each compute service before and after.
+
+    :param figure: the module of matplotlib
+    :param planned: a :class:`.forecast.Forecast`
+    :param path: of the file; its suffix is the format
+    :raises ValueError: if matplotlib does not know the format
+    """
+    hosts = sorted(planned.before.keys() | planned.after.keys())
+    rows = range(len(hosts))
+    picture = figure.Figure(
+        figsize=(8, 1.2 + 0.5 * len(hosts)), layout='constrained')
+    axes = picture.subplots()
+    for name, counts, offset in (
+            ('before', planned.before, -_HEIGHT / 2),
+            ('after', planned.after, _HEIGHT / 2)):
+        bars = axes.barh([row + offset for row in rows],
+                         [counts.get(host, 0) for host in hosts],
+                         _HEIGHT, label=name)
+        axes.bar_label(bars, padding=3)
+    axes.set_yticks(list(rows), hosts)
+    axes.invert_yaxis()
+    axes.set_xlabel('free nodes')
+    axes.margins(x=0.1)
+    axes.legend()
+    picture.savefig(path)

@@ -7,8 +7,8 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests import views
 
@@ -85,7 +85,7 @@ class LeftTestCase(base.BaseTestCase):
         super().setUp()
         self.seen = views.changed(
             views.consistent(), 'services', 1, disabled=True)
-        them = successors.Successors(self.seen, 'compute-2', SETTINGS)
+        them = forecast.Successors(self.seen, 'compute-2', SETTINGS)
         self.heirs = [them.of_node('node-1'), them.of_node('node-4')]
 
     def change(self, field, index, **changes):

@@ -7,8 +7,8 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests import views
 
@@ -218,7 +218,7 @@ class PlanTestCase(base.BaseTestCase):
             provision_state='active')
         self.add('server-1', 'node-1')
         self.seen = views.changed(self.seen, 'services', 1, **FENCED)
-        self.heirs = successors.Successors(self.seen, 'compute-2', SETTINGS)
+        self.heirs = forecast.Successors(self.seen, 'compute-2', SETTINGS)
 
     def add(self, uuid, node, **more):
         self.seen = views.with_more(

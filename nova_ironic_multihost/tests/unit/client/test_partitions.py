@@ -4,7 +4,7 @@ import dataclasses
 
 from oslotest import base
 
-from nova_ironic_multihost.client import partitions
+from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.tests import views
 
 
@@ -19,13 +19,13 @@ def grouped(*kinds):
 class PartitionsTestCase(base.BaseTestCase):
 
     def labels(self, seen):
-        found = partitions.NodeShares.of(seen)
+        found = ownership_report.NodeShares.of(seen)
         return {host: part.label if (part := found.of_host(host)) else None
                 for host in (*views.HOSTS, 'new')}
 
     def test_all_share_all(self):
         seen = views.consistent()
-        found = partitions.NodeShares.of(seen)
+        found = ownership_report.NodeShares.of(seen)
         self.assertEqual({'compute-1': 'all', 'compute-2': 'all',
                           'compute-3': 'all', 'new': None},
                          self.labels(seen))
@@ -43,8 +43,8 @@ class PartitionsTestCase(base.BaseTestCase):
         self.assertEqual(
             {'compute-1': 'group a', 'compute-2': 'shard x',
              'compute-3': 'default group', 'new': None}, self.labels(seen))
-        self.assertEqual('shard x', partitions.NodeShares.of(seen).of_node(
-            seen.nodes[4]).label)
+        shares = ownership_report.NodeShares.of(seen)
+        self.assertEqual('shard x', shares.of_node(seen.nodes[4]).label)
 
     def test_who_owns_nothing_is_not_known_among_several(self):
         seen = grouped(('a', ''), ('b', ''), ('b', 'x'),
@@ -55,7 +55,7 @@ class PartitionsTestCase(base.BaseTestCase):
              'compute-3': 'group b, shard x', 'new': None},
             self.labels(seen))
         # Nobody owns one like this.
-        self.assertIsNone(partitions.NodeShares.of(seen).of_node(
+        self.assertIsNone(ownership_report.NodeShares.of(seen).of_node(
             seen.nodes[1]))
 
     def test_what_a_dead_one_owns_tells_nothing_if_a_live_one_does(self):

@@ -5,8 +5,8 @@ import dataclasses
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import successors
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.tests import views
 
@@ -21,7 +21,7 @@ class OpenTestCase(base.BaseTestCase):
                 ('a', {}), ('b', {'up': False}), ('c', {'disabled': True}),
                 ('d', {'disabled': True, 'stop_marker': 'bye'}), ('e', {})))
         self.assertEqual(['a', 'e'], [
-            s.host for s in successors.open_for_builds(services)])
+            s.host for s in forecast.open_for_builds(services)])
 
 
 class HeirsTestCase(base.BaseTestCase):
@@ -32,7 +32,7 @@ class HeirsTestCase(base.BaseTestCase):
         self.seen = views.consistent()
 
     def heirs(self, points=8, cross_zones=False):
-        return successors.Successors(
+        return forecast.Successors(
             self.seen,
             'Compute-2',
             ownership_report.SharedSettings(points, cross_zones),

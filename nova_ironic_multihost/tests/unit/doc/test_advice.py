@@ -89,10 +89,6 @@ NOT_RUN = {
     'docker ': DEPLOYER,
     'journalctl ': SYSTEMD,
     'kubectl ': DEPLOYER,
-    'nova-manage db ironic_compute_node_move': (
-        "what nova's own driver needs"),
-    'nova-manage db ironic_compute_node_move': (
-        "what nova's own driver needs; not advised"),
     'nova-manage placement audit': 'said to be of no use',
     'oc ': DEPLOYER,
     'openstack aggregate create': 'for an aggregate of virtual machines',

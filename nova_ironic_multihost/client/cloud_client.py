@@ -72,6 +72,8 @@ _BY_HOST = '2.11'
 _HYPERVISORS = '2.53'
 # The first that filters resource providers by trait.
 _PLACEMENT = '1.18'
+# The first with generations of consumers, so that writes can conflict.
+_CONSUMERS = '1.28'
 # Fields of a server: the host of its compute service, and its node.
 _HOST = 'OS-EXT-SRV-ATTR:host'
 _NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
@@ -218,11 +220,11 @@ class CloudClient:
 
     def _read(self, allocations: bool, zones: bool) -> cloud_state.CloudState:
         nodes = self._nodes()
-        providers = self._providers()
+        providers = self._providers({node.uuid for node in nodes})
         # Before the servers: nova makes a server before its allocation.
         allocated = self._allocations(providers) if allocations else None
         services = self._service_list()
-        _expect_cells(services)
+        expect_cells(services)
         # Right after the services: the age of heartbeats is counted to here.
         at = self._nova.moment()
         records, others = self._records()
@@ -232,7 +234,7 @@ class CloudClient:
                 f'of {len(records)}. {_AS_SYSTEM}')
         servers = self._servers(others)
         # A cell that went down meanwhile has no servers in the list.
-        _expect_cells(self._service_list())
+        expect_cells(self._service_list())
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.key for record in records}
         return cloud_state.CloudState(
@@ -295,8 +297,8 @@ class CloudClient:
             cell of ``host``
         """
         found = self._service_list()
-        _expect_cells(one for one in found if host is not None
-                      and one.key == host_key(host))
+        expect_cells(one for one in found if host is not None
+                     and one.key == host_key(host))
         return tuple(found)
 
     def moment(self) -> float:
@@ -334,11 +336,88 @@ class CloudClient:
 
         :raises SurveyError: when nova does not answer
         """
-        return frozenset(
-            migration['instance_uuid'] for migration in self._nova.pages(
+        return frozenset(self.migrations(host=host).values())
+
+    def migrations(self, **filters: str) -> dict[str, str]:
+        """Return {uuid: server} of the migrations that are not over.
+
+        :param filters: of nova's list: ``host``, ``instance_uuid``
+        :raises SurveyError: when nova does not answer
+        """
+        return {
+            migration['uuid']: migration['instance_uuid']
+            for migration in self._nova.pages(
                 '/os-migrations', 'migrations', 'uuid', _MIGRATIONS,
-                host=host)
-            if migration['status'] not in _MIGRATED)
+                **filters)
+            if migration['status'] not in _MIGRATED}
+
+    def node(self, uuid: str) -> cloud_state.Node | None:
+        """Return a node, None if Ironic does not show it."""
+        microversion, fields = self._node_form
+        found = self._ironic.get(f'/nodes/{uuid}', microversion,
+                                 may_be_gone=True, fields=fields)
+        return _node(found) if found else None
+
+    def owner(self, node: str) -> str | None:
+        """Return the host of the record of a node, None without a record."""
+        found = self._nova.get(f'/os-hypervisors/{node}', _HYPERVISORS,
+                               may_be_gone=True)
+        return found['hypervisor']['service']['host'] if found else None
+
+    def server(self, uuid: str) -> cloud_state.CloudServer | None:
+        """Return a server, None if nova has it not, or has deleted it."""
+        found = self._nova.get(f'/servers/{uuid}', _COMPUTE, may_be_gone=True)
+        return _instance(found['server']) if found else None
+
+    def provider(self, uuid: str) -> _Json | None:
+        """Return a resource provider, None if there is none."""
+        found: _Json | None = self._placement.get(
+            f'/resource_providers/{uuid}', _PLACEMENT, may_be_gone=True)
+        return found
+
+    def consumers(self, provider: str) -> list[str]:
+        """Return the consumers that have a resource provider, sorted."""
+        answer = self._placement.get(
+            f'/resource_providers/{provider}/allocations', _PLACEMENT,
+            may_be_gone=True)
+        return sorted((answer or {}).get('allocations', ()))
+
+    def allocations(self, consumer: str) -> _Json:
+        """Return the allocations of a consumer, and its generation."""
+        found: _Json = self._placement.get(
+            f'/allocations/{consumer}', _CONSUMERS)
+        return found
+
+    def inventories(self, provider: str) -> _Json:
+        """Return the inventories of a resource provider, its generation."""
+        found: _Json = self._placement.get(
+            f'/resource_providers/{provider}/inventories', _CONSUMERS)
+        return found
+
+    def delete_provider(self, uuid: str) -> None:
+        """Delete a resource provider.
+
+        :raises SurveyError: without success: it has an allocation or a child
+        """
+        self._placement.send(f'/resource_providers/{uuid}', _PLACEMENT)
+
+    def set_inventories(self, provider: str, body: _Json) -> None:
+        """Write the inventories of a resource provider.
+
+        :param body: as :meth:`inventories` returns it
+        :raises SurveyError: without success: the provider has changed
+        """
+        self._placement.send(
+            f'/resource_providers/{provider}/inventories', _CONSUMERS, body)
+
+    def set_allocations(self, consumer: str, body: _Json) -> None:
+        """Write the allocations of a consumer; without any it is deleted.
+
+        :param body: as :meth:`allocations` returns it
+        :raises SurveyError: without success: it has changed, or no room is
+            left
+        """
+        self._placement.send(f'/allocations/{consumer}', _CONSUMERS, body)
 
     def change(self, service: cloud_state.Service, body: _Json) -> None:
         """Change a compute service in nova, with one request.
@@ -349,7 +428,7 @@ class CloudClient:
             change if only its answer was lost
         """
         try:
-            self._nova.put(f'/os-services/{service.id}', _COMPUTE, body)
+            self._nova.send(f'/os-services/{service.id}', _COMPUTE, body)
         except Unanswered as error:
             # nova searches the cells for the uuid, and fails at the first
             # cell that is down.
@@ -363,16 +442,16 @@ class CloudClient:
         """Change it with requests that nova sends to the host's cell only."""
         host = {'host': service.host, 'binary': 'nova-compute'}
         if 'forced_down' in body:
-            self._nova.put('/os-services/force-down', _BY_HOST,
-                           host | {'forced_down': body['forced_down']})
+            self._nova.send('/os-services/force-down', _BY_HOST,
+                            host | {'forced_down': body['forced_down']})
         if body.get('status') == 'enabled':
-            self._nova.put('/os-services/enable', _BY_HOST, host)
+            self._nova.send('/os-services/enable', _BY_HOST, host)
         elif 'disabled_reason' in body:
-            self._nova.put(
+            self._nova.send(
                 '/os-services/disable-log-reason', _BY_HOST,
                 host | {'disabled_reason': body['disabled_reason']})
         elif 'status' in body:
-            self._nova.put('/os-services/disable', _BY_HOST, host)
+            self._nova.send('/os-services/disable', _BY_HOST, host)
 
     def _nodes(self) -> tuple[cloud_state.Node, ...]:
         try:
@@ -386,7 +465,9 @@ class CloudClient:
         return tuple(_node(node) for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', microversion, fields=fields))
 
-    def _providers(self) -> tuple[cloud_state.Provider, ...]:
+    def _providers(
+            self, nodes: Set[str]) -> tuple[cloud_state.Provider, ...]:
+        """Return the resource providers that have the name of a node."""
         every = self._placement.get('/resource_providers', _PLACEMENT)
         barred = self.marked(cloud_state.DISABLED_TRAIT)
         # nova names the provider of an Ironic node by the node's uuid.
@@ -394,9 +475,11 @@ class CloudClient:
             cloud_state.Provider(
                 provider['uuid'],
                 traits=frozenset({cloud_state.DISABLED_TRAIT} if
-                                 provider['uuid'] in barred else ()))
+                                 provider['uuid'] in barred else ()),
+                name=provider['name'])
             for provider in every['resource_providers']
-            if provider['name'] == provider['uuid'])
+            if provider['name'] == provider['uuid']
+            or provider['name'] in nodes)
 
     def _service_list(self) -> list[cloud_state.Service]:
         return list(map(_service, self._nova.get(
@@ -454,29 +537,25 @@ class CloudClient:
 
         :returns: uuid of the node, (the node or None, its server or None)
         """
-        answer = self._nova.get(f'/servers/{node.instance_uuid}', _COMPUTE,
-                                may_be_gone=True)
-        if answer is not None:
-            return node.uuid, (node, _instance(answer['server']))
-        microversion, fields = self._node_form
-        answer = self._ironic.get(f'/nodes/{node.uuid}', microversion,
-                                  may_be_gone=True, fields=fields)
-        now = _node(answer) if answer else None
-        return node.uuid, (now, self._deleted(now) if now else None)
+        server = self.server(node.instance_uuid or '')
+        if server is not None:
+            return node.uuid, (node, server)
+        now = self.node(node.uuid)
+        return node.uuid, (now, self.deleted(now.instance_uuid)
+                           if now and now.instance_uuid else None)
 
-    def _deleted(
-            self, node: cloud_state.Node) -> cloud_state.CloudServer | None:
-        """Return the deleted server that a node is held for.
+    def deleted(self, uuid: str) -> cloud_state.CloudServer | None:
+        """Return a deleted server.
 
         None if nova never had it, or has archived or purged it.
+
+        :raises SurveyError: when nova does not answer
         """
-        if node.instance_uuid is None:
-            return None
         found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
-                               uuid=node.instance_uuid)['servers']
+                               uuid=uuid)['servers']
         return next((cloud_state.CloudServer(
             server['id'], server['name'], deleted=True) for server in found
-            if server['id'] == node.instance_uuid), None)
+            if server['id'] == uuid), None)
 
     def _allocations(
             self, providers: tuple[cloud_state.Provider, ...],
@@ -484,11 +563,8 @@ class CloudClient:
         def of_provider(
                 provider: cloud_state.Provider,
                 ) -> list[cloud_state.Allocation]:
-            answer = self._placement.get(
-                f'/resource_providers/{provider.uuid}/allocations',
-                _PLACEMENT, may_be_gone=True)
             return [cloud_state.Allocation(consumer, provider.uuid)
-                    for consumer in (answer or {}).get('allocations', ())]
+                    for consumer in self.consumers(provider.uuid)]
 
         return tuple(
             allocation for found in _side_by_side(of_provider, providers)
@@ -516,7 +592,8 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-def _expect_cells(services: Iterable[cloud_state.Service]) -> None:
+def expect_cells(services: Iterable[cloud_state.Service]) -> None:
+    """Raise Unanswered if nova does not reach the cell of a service."""
     unknown = sorted(one.host for one in services if not one.reached)
     if unknown:
         raise Unanswered(
@@ -552,7 +629,8 @@ def _instance(server: _Json) -> cloud_state.CloudServer:
         server.get(_NODE),
         server.get('OS-EXT-STS:vm_state', ''),
         server.get('OS-EXT-STS:task_state'),
-        updated=_epoch(server.get('updated')) or 0.0)
+        updated=_epoch(server.get('updated')) or 0.0,
+        project=server.get('tenant_id', ''), user=server.get('user_id', ''))
 
 
 def _epoch(text: str | None) -> float | None:
@@ -576,8 +654,11 @@ def _fault_message(answer: typing.Any) -> str:
     """Return the error message of an answer, or ''."""
     try:
         [fault] = answer.json().values()
-        return ' '.join(fault['message'].split()).rstrip('.')
-    except (AttributeError, KeyError, TypeError, ValueError):
+        # Placement has a list of errors.
+        text = (fault[0]['detail'] if isinstance(fault, list)
+                else fault['message'])
+        return ' '.join(text.split()).rstrip('.')
+    except (AttributeError, LookupError, TypeError, ValueError):
         return ''
 
 
@@ -656,14 +737,15 @@ class _Api:
                 f'{self._name} answered {path} with something that is not '
                 'JSON. Look at the endpoint in the catalog.') from None
 
-    def put(self, path: str, microversion: str, body: _Json) -> None:
-        """Send a PUT request.
+    def send(self, path: str, microversion: str,
+             body: _Json | None = None) -> None:
+        """Send a PUT request; without body a DELETE request.
 
         :raises SurveyError: without success
         """
         self._expect_success(
-            self._ask('put', path, microversion, json=body), path,
-            microversion)
+            self._ask('delete' if body is None else 'put', path,
+                      microversion, json=body), path, microversion)
 
     def _ask(self, method: str, path: str, microversion: str,
              **parameters: typing.Any) -> typing.Any:
@@ -678,7 +760,7 @@ class _Api:
     def _expect_success(self, answer: typing.Any, path: str,
                         microversion: str) -> None:
         status = answer.status_code
-        if status == 200:
+        if status in (200, 204):
             return
         if status == 401:
             raise SurveyError(

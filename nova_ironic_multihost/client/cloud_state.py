@@ -122,6 +122,7 @@ class Provider:
     """A resource provider of placement, with the sums of its inventories.
 
     :param id: changes when it is deleted and created again.
+    :param name: '' if it was not read.
     """
 
     uuid: str
@@ -130,6 +131,7 @@ class Provider:
     used: int | None = None
     traits: frozenset[str] = frozenset()
     id: int | None = None
+    name: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +154,8 @@ class CloudServer:
     task_state: str | None = None
     deleted: bool = False
     updated: float = 0.0
+    project: str = ''
+    user: str = ''
 
     @property
     def key(self) -> HostKey | None:

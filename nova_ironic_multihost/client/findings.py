@@ -41,7 +41,7 @@ KINDS = (
     'node-with-many-records', 'second-record', 'record-without-node',
     'record-on-dead-host',
     ON_DEAD_HOST, 'host-not-mapped', 'node-without-provider',
-    'provider-without-node', 'free-node-barred',
+    'provider-without-node', 'second-provider', 'free-node-barred',
     'allocation-without-instance', 'instance-without-allocation', LEAKED,
     'record-elsewhere', 'instance-without-machine', 'stuck',
     'still-stopping')
@@ -63,6 +63,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f'{self.kind}: {self.sentence}'
+
+    @property
+    def name(self) -> str:
+        """The name by which "repair" takes it."""
+        return f'{self.kind}:{self.subject}'
 
 
 def answer(found: list[Finding]) -> dict[str, typing.Any]:
@@ -234,11 +239,19 @@ def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
                           f'node {uuid} has no resource provider')
     for provider in seen.providers:
         node = seen.node_of.get(provider.uuid)
+        if node is None and provider.name in seen.node_of:
+            yield Finding('second-provider', provider.uuid,
+                          f'resource provider {provider.uuid} has the name '
+                          f'of node {provider.name}, so placement refuses '
+                          "the node's own. "
+                          + _repair('second-provider', provider.uuid))
+            continue
         if node is None:
             yield Finding('provider-without-node', provider.uuid,
                           f'resource provider {provider.uuid} stands for a '
                           'node that Ironic does not show: it is gone, or '
-                          'hidden from who asks')
+                          'hidden from who asks. '
+                          + _repair('provider-without-node', provider.uuid))
             continue
         host = seen.owner_of.get(provider.uuid)
         owner = seen.service_of.get(host) if host else None
@@ -253,28 +266,29 @@ def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
 def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
     if seen.allocations is None:
         return
-    consumers = set()
+    consumers: dict[str, str] = {}
     for allocation in seen.allocations:
-        consumers.add(allocation.consumer)
-        instance = seen.instance_of.get(allocation.consumer)
+        consumers[allocation.consumer] = allocation.provider
+    for consumer, node in consumers.items():
+        instance = seen.instance_of.get(consumer)
         if instance is None or instance.deleted:
-            yield Finding('allocation-without-instance', allocation.provider,
-                          f'node {allocation.provider} is allocated to '
-                          f'server {allocation.consumer}, which does not '
-                          'exist. If no machine runs for it, "openstack '
-                          'resource provider allocation delete '
-                          f'{allocation.consumer}" frees the node')
+            yield Finding('allocation-without-instance', consumer,
+                          f'node {node} is allocated to server {consumer}, '
+                          'which does not exist. '
+                          + _repair('allocation-without-instance', consumer))
     for instance in seen.instances:
         if (instance.host and not instance.deleted
                 and instance.uuid not in consumers):
-            node = instance.node or 'NODE'
             yield Finding('instance-without-allocation', instance.uuid,
                           f'server {_named(instance)} is on {instance.host} '
-                          'without an allocation. "openstack resource '
-                          f'provider inventory set {node} --amend --resource '
-                          'CLASS:reserved=0" and then "nova-manage placement '
-                          f'heal_allocations --instance {instance.uuid}" '
-                          'make it')
+                          'without an allocation. '
+                          + _repair('instance-without-allocation',
+                                    instance.uuid))
+
+
+def _repair(kind: str, subject: str) -> str:
+    """Return the remedy of a finding that repair can mend."""
+    return f'"nova-ironic-multihost repair {kind}:{subject}" mends it'
 
 
 def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:

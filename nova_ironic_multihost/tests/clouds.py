@@ -4,6 +4,7 @@
 
 import collections
 import datetime
+import functools
 import re
 import types
 
@@ -49,6 +50,7 @@ def node(uuid, **more):
 
 def server(uuid, host=None, machine=None, vm_state='active', task=None):
     return {'id': uuid, 'name': uuid, 'updated': '2026-01-01T00:00:20Z',
+            'tenant_id': 'project', 'user_id': 'user',
             'OS-EXT-SRV-ATTR:host': host,
             'OS-EXT-SRV-ATTR:hypervisor_hostname': machine,
             'OS-EXT-STS:vm_state': vm_state, 'OS-EXT-STS:task_state': task}
@@ -70,6 +72,11 @@ class FakeCloud(fixtures.Fixture):
     :ivar changes: bodies of requests that change a service
     :ivar away: hosts of cells whose database is away; nova looks for a uuid
         in these cells first
+    :ivar reserved: providers with a reserved inventory
+    :ivar generations: {provider or consumer: its generation}
+    :ivar writes: (method, path) of requests that changed placement
+    :ivar before_write: called with (method, path) before each of them
+    :ivar lost: how many answers to such requests get lost from now on
     :ivar evacuated: hosts with evacuations that they have not taken notice of
     """
 
@@ -96,6 +103,11 @@ class FakeCloud(fixtures.Fixture):
         self.changes = []
         self.away = set()
         self.evacuated = set()
+        self.reserved = set()
+        self.generations = collections.Counter()
+        self.writes = []
+        self.before_write = lambda method, path: None
+        self.lost = 0
         self.latest = '1.99'
         self.asked = collections.Counter()
         self.versions = {}
@@ -110,9 +122,9 @@ class FakeCloud(fixtures.Fixture):
         for url, answer in (
                 (f'{NOVA}/os-services', self._services),
                 (f'{NOVA}/os-hypervisors/detail', self._hypervisors),
+                (f'{NOVA}/os-hypervisors/n-', self._hypervisor),
                 (f'{NOVA}/os-migrations', self._migrations),
                 (f'{NOVA}/servers/detail', self._servers),
-                (f'{NOVA}/servers/s-', self._server),
                 (f'{NOVA}/servers', self._gone),
                 (f'{NOVA}/os-aggregates', self._aggregates),
                 (f'{PLACEMENT}/resource_providers', self._providers),
@@ -123,6 +135,20 @@ class FakeCloud(fixtures.Fixture):
             if 'resource_providers/' in url:
                 end += '/allocations'
             self.http.get(re.compile(re.escape(url) + end), json=answer)
+        self.http.get(re.compile(re.escape(f'{NOVA}/servers/')
+                                 + '(?!detail)[^/?]+$'), json=self._server)
+        for path, get, change in (
+                ('resource_providers/[^/?]+', self._provider,
+                 ('DELETE', self._delete_provider)),
+                ('resource_providers/[^/?]+/inventories', self._inventories,
+                 ('PUT', self._set_inventories)),
+                ('allocations/[^/?]+', self._consumer,
+                 ('PUT', self._set_allocations))):
+            url = re.compile(f'{re.escape(PLACEMENT)}/{path}$')
+            self.http.get(url, json=get)
+            method, answer = change
+            self.http.register_uri(method, url, json=functools.partial(
+                self._write, answer))
         self.http.put(re.compile(re.escape(f'{NOVA}/os-services/id-')),
                       json=self._change_by_uuid)
         self.http.put(
@@ -230,10 +256,15 @@ class FakeCloud(fixtures.Fixture):
         return {'service': service}
 
     def _migrations(self, request, context):
+        wanted = {name: request.qs[name][0]
+                  for name in ('host', 'instance_uuid')
+                  if name in request.qs}
         found = [{'uuid': f'm-{server}', 'instance_uuid': server,
                   'status': status}
                  for server, host, status in self.migrations
-                 if [host] == request.qs['host'] and host not in self.away]
+                 if wanted.get('host', host) == host
+                 and wanted.get('instance_uuid', server) == server
+                 and host not in self.away]
         return {'migrations': self._page(request, context, found, 'uuid')}
 
     def _hypervisors(self, request, context):
@@ -244,6 +275,14 @@ class FakeCloud(fixtures.Fixture):
         page = self._page(request, context, self.hypervisors, 'id')
         return {'hypervisors': [
             one for one in page if one['id'] not in self.hidden]}
+
+    def _hypervisor(self, request, context):
+        self._note(request)
+        if self.away:
+            return fault(context, 500, 'Unexpected API Error.')
+        return self._one(context, 'hypervisor', [
+            one for one in self.hypervisors if one['id'] not in self.hidden],
+            'id', request.path.rpartition('/')[2])
 
     def _servers(self, request, context):
         # A list with pages has nothing of a cell that is away.
@@ -318,6 +357,100 @@ class FakeCloud(fixtures.Fixture):
         return {'allocations': {
             consumer: {'resources': {'CUSTOM_BAREMETAL': 1}}
             for consumer in consumers}}
+
+    # What placement does with writes. A functional test has the real one.
+
+    def _provider(self, request, context):
+        self._note(request)
+        return self._one(context, None, self.providers, 'uuid',
+                         request.path.rpartition('/')[2])
+
+    def _write(self, answer, request, context):
+        self._note(request)
+        uuid = request.path.split('/')[2]
+        self.before_write(request.method, request.path)
+        context.status_code = 204
+        body = answer(uuid, request, context)
+        if context.status_code < 400:
+            self.writes.append((request.method, request.path))
+            if self.lost:
+                self.lost -= 1
+                context.status_code = 503
+        return body
+
+    @staticmethod
+    def _refuse(context, status, detail):
+        context.status_code = status
+        return {'errors': [{'status': status, 'detail': detail}]}
+
+    def _delete_provider(self, uuid, request, context):
+        if not any(one['uuid'] == uuid for one in self.providers):
+            return self._refuse(context, 404, f'No {uuid} found for delete')
+        if self.allocations.get(uuid):
+            return self._refuse(
+                context, 409, f'Unable to delete resource provider {uuid}: '
+                'Resource provider has allocations.')
+        self.providers = [p for p in self.providers if p['uuid'] != uuid]
+        return None
+
+    def _inventories(self, request, context):
+        self._note(request)
+        uuid = request.path.split('/')[2]
+        if not any(one['uuid'] == uuid for one in self.providers):
+            return self._refuse(context, 404, f'No provider {uuid}')
+        return {'resource_provider_generation': self.generations[uuid],
+                'inventories': {'CUSTOM_BAREMETAL': {
+                    'total': 1, 'reserved': int(uuid in self.reserved)}}}
+
+    def _set_inventories(self, uuid, request, context):
+        body = request.json()
+        if body['resource_provider_generation'] != self.generations[uuid]:
+            return self._refuse(
+                context, 409, 'resource provider generation conflict')
+        self.generations[uuid] += 1
+        [inventory] = body['inventories'].values()
+        self.reserved.discard(uuid)
+        if inventory['reserved']:
+            self.reserved.add(uuid)
+        context.status_code = 200
+        return body
+
+    def _consumer(self, request, context):
+        self._note(request)
+        uuid = request.path.split('/')[2]
+        held = {provider: {'resources': {'CUSTOM_BAREMETAL': 1}}
+                for provider, consumers in self.allocations.items()
+                if uuid in consumers}
+        return {'allocations': held} | ({
+            'project_id': 'project', 'user_id': 'user',
+            'consumer_generation': self.generations[uuid]} if held else {})
+
+    def _set_allocations(self, uuid, request, context):
+        assert (request.headers['OpenStack-API-Version']
+                == 'placement 1.28')
+        body = request.json()
+        assert set(body) == {'allocations', 'project_id', 'user_id',
+                             'consumer_generation'}
+        known = any(uuid in consumers
+                    for consumers in self.allocations.values())
+        if body['consumer_generation'] != (
+                self.generations[uuid] if known else None):
+            return self._refuse(context, 409, 'consumer generation conflict')
+        for provider in body['allocations']:
+            if provider in self.reserved or [
+                    one for one in self.allocations.get(provider, ())
+                    if one != uuid]:
+                return self._refuse(
+                    context, 409, 'Unable to allocate inventory: '
+                    'The requested amount would exceed the capacity.')
+        for consumers in self.allocations.values():
+            if uuid in consumers:
+                consumers.remove(uuid)
+        for provider in body['allocations']:
+            self.allocations.setdefault(provider, []).append(uuid)
+            self.generations[provider] += 1
+        self.generations[uuid] += 1
+        return None
 
 
 class TroubledCloud(FakeCloud):

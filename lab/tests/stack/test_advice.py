@@ -17,7 +17,8 @@ from lab.tests.stack import operating
 from nova_ironic_multihost.rules import stop_marker
 
 #: A command in a sentence of a finding.
-COMMAND = re.compile(r'"((?:openstack|nova-manage) [^"]+)"')
+COMMAND = re.compile(
+    r'"((?:openstack|nova-manage|nova-ironic-multihost repair) [^"]+)"')
 
 SQL = re.compile('UPDATE compute_nodes SET deleted [^;]+')
 
@@ -95,31 +96,36 @@ class AdviceTestCase(operating.OperatingTestCase):
     def test_allocations(self):
         server = self.boot()
         allocation = 'openstack resource provider allocation'
+        inventory = 'openstack resource provider inventory'
+        [[found]] = self.read(f'{inventory} list {server["node"]}')
+        self.assertEqual(1, found['reserved'])
+        name = found['resource_class']
         self.follow(f'{allocation} delete {server["id"]}')
-        [inventory] = self.read('openstack resource provider inventory list '
-                                f'{server["node"]}')[0]
-        self.assertEqual(1, inventory['reserved'])
-        name = inventory['resource_class']
-        advised = self.advised('instance-without-allocation')
-        self.assertEqual([
-            'openstack resource provider inventory set '
-            f'{server["node"]} --amend --resource CLASS:reserved=0',
-            'nova-manage placement heal_allocations --instance '
-            + server['id']], advised)
-        for line in advised:
-            self.follow(line.replace('CLASS', name))
+        self.repaired(f'instance-without-allocation:{server["id"]}')
+
+        # It has not 1 of 1 resource class.
+        self.follow(f'{allocation} delete {server["id"]}',
+                    f'{inventory} set {server["node"]} --amend '
+                    f'--resource {name}:total=2 --resource {name}:reserved=0 '
+                    f'--resource {name}:max_unit=2')
+        _, said, _ = self.ask('repair', '-f', 'json')
+        [advised] = COMMAND.findall(json.loads(said)[0]['Sentence'])
+        self.assertEqual('nova-manage placement heal_allocations --instance '
+                         + server['id'], advised)
+        self.follow(advised)
         self.is_clean()
 
         node = self.free_node()
         ghost = uuid.uuid4()
         self.follow(f'{allocation} set {ghost} --allocation rp={node},{name}=1'
                     f' --project-id {ghost} --user-id {ghost}')
-        advised = self.advised('allocation-without-instance')
-        self.assertEqual([
-            'openstack resource provider allocation delete '
-            f'{ghost}'], advised)
-        self.follow(*advised)
-        self.is_clean()
+        self.repaired(f'allocation-without-instance:{ghost}')
+
+    def test_provider_without_node(self):
+        stray = str(uuid.uuid4())
+        self.follow(f'openstack resource provider create --uuid {stray} '
+                    f'{stray}')
+        self.repaired(f'provider-without-node:{stray}')
 
     def test_machines_of_nobody(self):
         node = self.free_node()
@@ -306,6 +312,17 @@ class AdviceTestCase(operating.OperatingTestCase):
         self.until(lambda: [kind] == [one['Kind'] for one in self.found()],
                    self.found)
         return COMMAND.findall(self.found()[0]['Sentence'])
+
+    def repaired(self, finding):
+        """Repair the only finding, by the command in its sentence."""
+        kind, _, _ = finding.partition(':')
+        advised = f'nova-ironic-multihost repair {finding}'
+        self.assertEqual([advised], self.advised(kind))
+        status, said, errors = self.ask(*advised.split()[1:], '-f', 'json')
+        self.assertEqual(0, status, errors)
+        self.assertEqual(['repaired'],
+                         [one['Result'] for one in json.loads(said)])
+        self.is_clean()
 
     def is_clean(self):
         """See that the check finds nothing any more."""

@@ -39,7 +39,8 @@ class ReadTestCase(SurveyTestCase):
                          seen.owner_of)
         self.assertEqual({'n-0'}, seen.used_nodes)
         self.assertEqual((cloud_state.CloudServer(
-            's-0', 's-0', 'east', 'n-0', updated=1767225620.0),),
+            's-0', 's-0', 'east', 'n-0', updated=1767225620.0,
+            project='project', user='user'),),
             seen.instances)
         self.assertEqual([], self.kinds(seen))
 
@@ -179,7 +180,7 @@ class ReadTestCase(SurveyTestCase):
         self.assertIsNone(seen.allocations)
         self.assertEqual([], self.kinds(seen))
         seen = self.cloud.survey().read(allocations=True)
-        self.assertEqual([('allocation-without-instance', 'n-1')],
+        self.assertEqual([('allocation-without-instance', 'gone')],
                          self.kinds(seen))
 
     def test_allocations_of_a_provider_that_just_went(self):

@@ -214,17 +214,22 @@ class InconsistenciesTestCase(base.BaseTestCase):
         seen = views.with_more(views.consistent(), 'allocations',
                                cloud_state.Allocation('ghost', 'node-1'))
         [found] = findings.inconsistencies(seen, views.NOW)
-        self.assertEqual('allocation-without-instance', found.kind)
-        self.assertIn('allocation delete ghost"', found.sentence)
+        self.assertEqual('allocation-without-instance:ghost', found.name)
+        self.assertIn(f'repair {found.name}"', found.sentence)
 
     def test_instance_without_allocation(self):
         seen = views.without(views.consistent(), 'allocations', 0)
         [found] = findings.inconsistencies(seen, views.NOW)
-        self.assertEqual('instance-without-allocation', found.kind)
-        self.assertIn(f'inventory set {seen.instances[0].node} ',
-                      found.sentence)
-        self.assertIn(f'heal_allocations --instance {found.subject}"',
-                      found.sentence)
+        self.assertEqual('instance-without-allocation:server-0', found.name)
+        self.assertIn(f'repair {found.name}"', found.sentence)
+
+    def test_provider_with_the_name_of_a_node(self):
+        seen = views.with_more(
+            views.consistent(), 'providers',
+            cloud_state.Provider('other', name='node-1'))
+        [found] = findings.inconsistencies(seen, views.NOW)
+        self.assertEqual('second-provider:other', found.name)
+        self.assertIn('has the name of node node-1', found.sentence)
 
     def test_allocations_that_were_not_read_are_not_judged(self):
         seen = dataclasses.replace(views.consistent(), allocations=None)

@@ -26,7 +26,7 @@ COMMAND = re.compile(
     (?:nova-manage|placement-manage|rabbitmqctl|systemctl|pcs|
        journalctl|kubectl|docker|podman|oc)\ [a-z-][^`"'|;,()$\#]*|
     nova-ironic-multihost\ (?:--|(?:check|complete|drain|fence|leaks|list|node|
-       plan|silent|undrain|unfence)\b)[^`"'|;,()$\#]*|
+       plan|repair|silent|undrain|unfence)\b)[^`"'|;,()$\#]*|
     (?:SELECT|UPDATE|DELETE\ FROM|INSERT\ INTO)\ [^`"'|;$\#]*)""", re.VERBOSE)
 
 #: Options that say who asks, and in which version.
@@ -46,6 +46,7 @@ RUN = {
     'nova-ironic-multihost node list': ADVICE,
     'nova-ironic-multihost node show': OPERATOR,
     'nova-ironic-multihost plan': OPERATOR,
+    'nova-ironic-multihost repair': ADVICE,
     'nova-ironic-multihost silent': OPERATOR,
     'nova-ironic-multihost undrain': OPERATOR,
     'nova-ironic-multihost unfence': OPERATOR,
@@ -66,10 +67,7 @@ RUN = {
     'openstack compute service set --enable': ADVICE,
     'openstack compute service set --up': ADVICE,
     'openstack hypervisor show': ADVICE,
-    'openstack resource provider allocation delete': ADVICE,
     'openstack resource provider delete': ADVICE,
-    'openstack resource provider inventory list': ADVICE,
-    'openstack resource provider inventory set': ADVICE,
     'openstack resource provider list': ADVICE,
     'openstack resource provider show --allocations': ADVICE,
     'openstack server event': ADVICE,

@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import json
+
+from nova_ironic_multihost.tests import clouds
+from nova_ironic_multihost.tests.unit.client.commands import base
+
+
+class RepairTestCase(base.ShellTestCase):
+
+    def repair(self, *argv, status=0):
+        """Run the command: [(finding, result, sentence)]."""
+        ended, out, err = self.shell('repair', *argv, '-f', 'json')
+        self.assertEqual(status, ended, out + err)
+        return [tuple(row.values()) for row in json.loads(out)]
+
+    def one(self, *argv, status=0):
+        """Run the command for one finding: (finding, result, sentence)."""
+        [found] = self.repair(*argv, status=status)
+        return found
+
+    def provider(self, uuid, name=None):
+        self.cloud.providers.append({'uuid': uuid, 'name': name or uuid})
+
+    def assertRefused(self, words, *argv):
+        """Assert that it is refused, and that nothing was written."""
+        _, result, sentence = self.one(*argv, status=1)
+        self.assertEqual('refused', result)
+        self.assertIn(words, sentence)
+        self.assertEqual([], self.cloud.writes)
+
+
+class CommandTestCase(RepairTestCase):
+
+    def test_nothing_is_found(self):
+        status, out, err = self.shell('repair', '-f', 'value')
+        self.assertEqual((0, ''), (status, out))
+        self.assertIn('0 findings, 0 left', err)
+
+    def test_kind_that_there_is_not(self):
+        status, out, err = self.shell('repair', 'leaked')
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('Name one of: compute-missing, ', err)
+
+    def test_of_all_findings_the_named_ones(self):
+        self.provider('n-7')
+        self.provider('n-8')
+        self.cloud.allocations['n-1'] = ['ghost']
+        self.assertEqual([], self.repair('stuck'))
+        self.assertEqual([], self.repair('provider-without-node:n-9'))
+        self.assertEqual(
+            'allocation-without-instance:ghost',
+            self.one('allocation-without-instance')[0])
+        self.cloud.providers += [
+            {'uuid': f'n-{n}', 'name': f'n-{n}'} for n in range(10, 30)]
+        self.cloud.nodes += [clouds.node(f'n-{n}') for n in range(10, 30)]
+        self.assertEqual(
+            'provider-without-node:n-8',
+            self.one('provider-without-node:n-8')[0])
+        self.assertEqual(
+            [('PUT', '/allocations/ghost'),
+             ('DELETE', '/resource_providers/n-8')], self.cloud.writes)
+
+    def test_allocation_first_and_then_its_provider(self):
+        self.provider('n-9')
+        self.cloud.allocations['n-9'] = ['ghost']
+        self.assertEqual(
+            [('allocation-without-instance:ghost', 'repaired'),
+             ('provider-without-node:n-9', 'repaired')],
+            [row[:2] for row in self.repair()])
+        self.assertEqual([], self.repair())
+
+    def test_dry_run_writes_nothing(self):
+        self.provider('n-9')
+        self.provider('n-8', 'n-2')
+        self.cloud.allocations = {'n-1': ['ghost']}
+        found = self.repair('--dry-run', status=1)
+        self.assertEqual([], self.cloud.writes)
+        self.assertEqual(
+            {'allocation-without-instance:ghost',
+             'instance-without-allocation:s-0', 'provider-without-node:n-9',
+             'second-provider:n-8'}, {name for name, *_ in found})
+        self.assertEqual({'can be repaired'},
+                         {result for _, result, _ in found})
+        # What was said is what is done.
+        self.assertEqual(
+            [(name, 'repaired', sentence) for name, _, sentence in found],
+            self.repair())
+
+    def test_service_that_does_not_answer(self):
+        self.cloud.allocations['n-1'] = ['ghost']
+        self.provider('n-9')
+        self.cloud.http.put(
+            f'{clouds.PLACEMENT}/allocations/ghost', status_code=503)
+        finding, result, sentence = self.one(
+            'allocation-without-instance', status=1)
+        self.assertEqual('failed', result)
+        self.assertIn('HTTP 503', sentence)
+        self.assertIn('Run the same command again', sentence)
+        self.cloud.http.get(
+            f'{clouds.PLACEMENT}/allocations/ghost', status_code=503)
+        # Nor are the others asked for.
+        self.assertEqual(finding, self.one(status=2)[0])
+
+    def test_check_names_the_command(self):
+        self.provider('n-9')
+        self.provider('n-8', 'n-2')
+        self.cloud.allocations = {'n-1': ['ghost']}
+        found = json.loads(self.shell(
+            'check', '--allocations', '-f', 'json')[1])
+        self.assertEqual(4, len(found))
+        for one in found:
+            self.assertIn(
+                f'"nova-ironic-multihost repair {one["Kind"]}:'
+                f'{one["Subject"]}" mends it', one['Sentence'])
+
+
+class ProviderTestCase(RepairTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.provider('n-9')
+
+    def test_repaired(self):
+        self.assertEqual(
+            ('provider-without-node:n-9', 'repaired',
+             'resource provider n-9 is deleted'), self.one())
+        self.assertEqual([('DELETE', '/resource_providers/n-9')],
+                         self.cloud.writes)
+        self.assertEqual([], self.repair())
+
+    def test_of_a_name_that_a_node_has(self):
+        self.cloud.providers = [
+            one for one in self.cloud.providers
+            if one['uuid'] not in ('n-2', 'n-9')]
+        self.provider('n-8', 'n-2')
+        self.assertEqual(
+            [('second-provider:n-8', 'repaired'),
+             ('node-without-provider:n-2', 'mends itself')],
+            sorted((row[:2] for row in self.repair(status=1)), reverse=True))
+        self.assertEqual([('DELETE', '/resource_providers/n-8')],
+                         self.cloud.writes)
+
+    def test_many_are_hidden(self):
+        self.provider('n-8')
+        found = self.repair(status=1)
+        self.assertEqual(['refused'] * 2, [row[1] for row in found])
+        self.assertIn('account of system scope', found[0][2])
+        self.assertIn('"openstack resource provider delete n-9"',
+                      found[0][2])
+        self.assertEqual([], self.cloud.writes)
+
+    def test_record_of_a_host_that_is_up(self):
+        self.cloud.hypervisors.append(clouds.hypervisor('n-9', 'west'))
+        found = self.repair(status=1)
+        self.assertEqual(
+            {('record-without-node:n-9', 'mends itself'),
+             ('provider-without-node:n-9', 'mends itself')},
+            {row[:2] for row in found})
+        for row in found:
+            self.assertIn('west deletes record and resource provider', row[2])
+        self.assertEqual([], self.cloud.writes)
+
+    def test_record_of_a_host_that_is_down(self):
+        self.cloud.hypervisors.append(clouds.hypervisor('n-9', 'old'))
+        self.cloud.services.append(clouds.service('old', state='down'))
+        for _, result, sentence in self.repair(status=1):
+            self.assertEqual('by hand', result)
+            self.assertIn('"openstack compute service delete id-old"',
+                          sentence)
+        self.assertEqual([], self.cloud.writes)
+
+    def test_allocation_of_a_server_that_exists(self):
+        self.cloud.allocations['n-9'] = ['s-0']
+        self.cloud.allocations['n-0'] = []
+        self.assertRefused('s-0 has an allocation of it')
+
+    def test_changed_between_look_and_write(self):
+        def allocate(method, path):
+            self.cloud.allocations['n-9'] = ['s-0']
+
+        self.cloud.before_write = allocate
+        self.assertRefused('s-0 has an allocation of it')
+
+    def test_node_that_is_back_by_now(self):
+        self.cloud.nodes.append(clouds.node('n-9'))
+        nodes = self.cloud.nodes
+        self.cloud.nodes = [n for n in nodes if n['uuid'] != 'n-9']
+        providers = self.cloud._provider
+
+        def provider(request, context):
+            self.cloud.nodes = nodes
+            return providers(request, context)
+
+        self.cloud.http.get(
+            f'{clouds.PLACEMENT}/resource_providers/n-9', json=provider)
+        self.assertEqual('gone', self.one('provider-without-node')[1])
+        self.assertEqual([], self.cloud.writes)
+
+    def test_lost_answer(self):
+        self.cloud.lost = 1
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual(1, len(self.cloud.writes))
+
+    def test_cell_that_goes_away(self):
+        providers = self.cloud._provider
+
+        def provider(request, context):
+            self.cloud.away = {'west'}
+            return providers(request, context)
+
+        self.cloud.http.get(
+            f'{clouds.PLACEMENT}/resource_providers/n-9', json=provider)
+        self.assertIn('cell of west', self.one(status=2)[2])
+        self.assertEqual([], self.cloud.writes)
+
+
+class LeakedAllocationTestCase(RepairTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.allocations['n-1'] = ['ghost']
+
+    def test_repaired(self):
+        self.assertEqual(
+            ('allocation-without-instance:ghost', 'repaired',
+             'the allocations of ghost are deleted'), self.one())
+        self.assertEqual([], self.cloud.allocations['n-1'])
+        self.assertEqual([], self.repair())
+
+    def test_server_whose_owner_is_up(self):
+        self.cloud.deleted = ['ghost']
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('mends itself', result)
+        self.assertIn('east frees node n-1 at its next audit', sentence)
+        self.assertEqual([], self.cloud.writes)
+
+    def test_server_whose_owner_is_down(self):
+        self.cloud.deleted = ['ghost']
+        self.cloud.services[0] |= {'state': 'down'}
+        self.assertEqual(
+            'repaired', self.one('allocation-without-instance')[1])
+
+    def test_migration_that_is_not_over(self):
+        self.cloud.allocations['n-1'] = ['m-s-0']
+        self.cloud.migrations = [('s-0', 'east', 'migrating')]
+        self.assertRefused('m-s-0 is a migration of server s-0')
+
+    def test_migration_that_is_over(self):
+        self.cloud.allocations['n-1'] = ['m-s-0']
+        self.cloud.migrations = [('s-0', 'east', 'confirmed')]
+        self.assertEqual('repaired', self.one()[1])
+
+    def test_machine_that_runs(self):
+        self.cloud.nodes[1] |= {'provision_state': 'active'}
+        for held in 'ghost', None:
+            self.cloud.nodes[1] |= {'instance_uuid': held}
+            [leak] = self.repair('allocation-without-instance', status=1)
+            self.assertEqual('refused', leak[1])
+            self.assertIn('"nova-ironic-multihost leaks"', leak[2])
+        self.assertEqual([], self.cloud.writes)
+        [leak] = self.repair('leaked-machine', status=1)
+        self.assertEqual('by hand', leak[1])
+        self.assertIn('node undeploy n-1', leak[2])
+
+    def test_server_that_begins_to_be_built(self):
+        # nova lists it after the allocations were read.
+        self.cloud.allocations['n-1'] = ['s-9']
+        self.cloud.unlisted = [clouds.server('s-9')]
+        self.assertEqual('gone', self.one()[1])
+        self.assertEqual([], self.cloud.writes)
+
+    def test_changed_between_look_and_write(self):
+        def change(method, path):
+            self.cloud.before_write = lambda method, path: None
+            self.cloud.generations['ghost'] += 1
+
+        self.cloud.before_write = change
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual(1, len(self.cloud.writes))
+
+    def test_changes_for_ever(self):
+        def change(method, path):
+            self.cloud.generations['ghost'] += 1
+
+        self.cloud.before_write = change
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('failed', result)
+        self.assertIn('consumer generation conflict', sentence)
+
+    def test_lost_answer(self):
+        self.cloud.lost = 1
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual(1, len(self.cloud.writes))
+
+
+class LostAllocationTestCase(RepairTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.allocations = {}
+        self.cloud.reserved = {'n-0'}
+
+    def test_repaired(self):
+        self.assertEqual(
+            ('instance-without-allocation:s-0', 'repaired',
+             'node n-0 is allocated to server s-0'), self.one())
+        self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
+        self.assertEqual(
+            [('PUT', '/resource_providers/n-0/inventories'),
+             ('PUT', '/allocations/s-0')], self.cloud.writes)
+        self.assertEqual([], self.repair())
+
+    def test_of_a_node_that_is_not_reserved(self):
+        self.cloud.reserved = set()
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual([('PUT', '/allocations/s-0')], self.cloud.writes)
+
+    def test_lost_answers(self):
+        for lost in 1, 2:
+            self.cloud.allocations = {}
+            self.cloud.reserved = {'n-0'}
+            self.cloud.lost = lost
+            self.assertEqual('repaired', self.one()[1])
+            self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
+
+    def test_server_in_the_middle_of_something(self):
+        self.cloud.servers[0]['OS-EXT-STS:task_state'] = 'rebuilding'
+        self.assertRefused('not at rest (rebuilding)',
+                           'instance-without-allocation')
+
+    def test_server_that_is_being_built(self):
+        self.cloud.servers[0]['OS-EXT-STS:vm_state'] = 'building'
+        self.assertRefused('not at rest (building)')
+
+    def test_server_with_a_migration(self):
+        self.cloud.migrations = [('s-0', 'east', 'accepted')]
+        self.assertRefused('not at rest (a migration)')
+
+    def test_machine_of_nobody(self):
+        self.cloud.nodes[0] |= {
+            'instance_uuid': None, 'provision_state': 'available'}
+        _, result, sentence = self.one(
+            'instance-without-allocation', status=1)
+        self.assertEqual('refused', result)
+        self.assertIn('Ironic does not hold node n-0', sentence)
+        self.assertEqual([], self.cloud.writes)
+
+    def test_node_of_another_server(self):
+        self.cloud.allocations = {'n-0': ['other']}
+        self.cloud.unlisted = [clouds.server('other')]
+        self.cloud.http.get(f'{clouds.NOVA}/servers/other',
+                            json={'server': clouds.server('other')})
+        found = self.repair(status=1)[1]
+        self.assertEqual('refused', found[1])
+        self.assertIn('n-0 is allocated to other', found[2])
+        self.assertEqual([], self.cloud.writes)
+
+    def test_build_that_comes_between(self):
+        def build(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.allocations = {'n-0': ['s-9']}
+
+        self.cloud.before_write = build
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('refused', result)
+        self.assertIn('n-0 is allocated to s-9', sentence)
+
+    def test_owner_that_reserves_it_again(self):
+        def reserve(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.before_write = lambda method, path: None
+                self.cloud.reserved.add('n-0')
+                self.cloud.generations['n-0'] += 1
+
+        self.cloud.before_write = reserve
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
+
+    def test_node_without_an_inventory(self):
+        self.cloud.http.get(
+            f'{clouds.PLACEMENT}/resource_providers/n-0/inventories',
+            json={'resource_provider_generation': 1, 'inventories': {}})
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('by hand', result)
+        self.assertIn('"nova-manage placement heal_allocations --instance '
+                      's-0"', sentence)
+
+
+class AdviceTestCase(RepairTestCase):
+    """What a compute service mends, or an operator by hand."""
+
+    CLOUD = clouds.TroubledCloud
+
+    def test_everything(self):
+        self.cloud.hypervisors[1] |= {'hypervisor_hostname': 'n-1'}
+        self.cloud.hypervisors.append(
+            clouds.hypervisor('row', 'compute-1')
+            | {'hypervisor_hostname': 'n-8'})
+        self.cloud.hypervisors[0] = clouds.hypervisor('n-0', 'compute-5')
+        self.cloud.barred = ['n-1']
+        self.cloud.allocations = {'n-0': ['s-0'], 'n-4': ['s-4'],
+                                  'n-6': ['s-6']}
+        found = {name: (result, sentence)
+                 for name, result, sentence in self.repair(status=1)}
+        self.assertEqual([], self.cloud.writes)
+        for name, result, words in (
+                ('node-without-record:n-11', 'mends itself',
+                 'taken at the next audit by compute-5'),
+                ('record-on-dead-host:compute-2', 'mends itself',
+                 'taken at the next audit by compute-1'),
+                ('instance-on-dead-host:compute-2', 'by hand',
+                 'nova-ironic-multihost fence compute-2'),
+                ('record-elsewhere:n-0', 'mends itself',
+                 'compute-1 has the server, and takes the record'),
+                ('free-node-barred:n-1', 'mends itself',
+                 'compute-1 corrects it at its next audit'),
+                ('second-record:n-8', 'by hand', 'UPDATE compute_nodes SET'),
+                ('leaked-machine:n-2', 'mends itself', 'tears it down'),
+                ('leaked-machine:n-3', 'by hand', 'node undeploy n-3')):
+            self.assertEqual(result, found[name][0], name)
+            self.assertIn(words, found[name][1])
+
+    def test_record_that_was_half_moved_from_a_dead_host(self):
+        self.cloud.hypervisors[4] = clouds.hypervisor('n-4', 'compute-5')
+        [found] = self.repair('record-elsewhere', status=1)
+        self.assertEqual('by hand', found[1])
+        self.assertIn('"nova-ironic-multihost fence compute-2"', found[2])

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import re
 
 import fixtures
 from oslotest import base
@@ -302,7 +301,7 @@ class AlertsTestCase(base.BaseTestCase):
                             'them. Start it again; or make sure that it is '
                             'dead and force it down, and others take its '
                             'servers over.',
-                        'runbook_url': 'user/dead-compute.html'}}]}]})
+                        'runbook_url': 'user/runbook.html#computedown'}}]}]})
 
 
 class RulesTestCase(base.BaseTestCase):
@@ -333,13 +332,7 @@ class RulesTestCase(base.BaseTestCase):
             told = rule['annotations']
             self.assertEqual({'summary', 'description', 'runbook_url'},
                              told.keys(), name)
-            runbook = told['runbook_url'].removesuffix('.html')
-            self.assertTrue((DOC / f'{runbook}.rst').exists(), runbook)
-            row = page.partition(f'* - ``{name}``')[2].partition('* - ')[0]
-            link = re.sub('^user/', '', runbook)
-            self.assertIn(
-                ':doc:`/' + runbook if '/' in link else ':doc:`' + link,
-                row, name)
+            self.assertIn(f'   * - :ref:`{name}`\n', page, name)
 
 
 class PromisedTestCase(base.BaseTestCase):

@@ -133,7 +133,10 @@ def _read_cell(settings, named):
     return fetch(
         settings, 'nova_cell1',
         ('SELECT host, disabled, forced_down,'
-         ' COALESCE(last_seen_up, created_at), disabled_reason FROM services'
+         ' COALESCE(last_seen_up, created_at), disabled_reason,'
+         # Whether the last write to the row was a heartbeat.
+         ' COALESCE(last_seen_up >= updated_at - INTERVAL 1 SECOND, 0)'
+         ' FROM services'
          " WHERE deleted = 0 AND `binary` = 'nova-compute' ORDER BY host",),
         ('SELECT uuid, host, created_at, updated_at, id FROM compute_nodes'
          ' WHERE deleted = 0 ORDER BY uuid',),
@@ -190,9 +193,12 @@ def read(settings):
                 disabled=bool(disabled),
                 forced_down=bool(forced_down),
                 seen=epoch(seen),
+                alive=bool(forced_down and heard and abs(
+                    now - epoch(seen)) <= patience),
                 mapped=host.lower() in mapped,
                 **said(reason, now - patience))
-            for host, disabled, forced_down, seen, reason in services),
+            for host, disabled, forced_down, seen, reason, heard
+            in services),
         records=tuple(
             cloud_state.CloudRecord(
                 uuid, host, epoch(created), epoch(updated), id_)

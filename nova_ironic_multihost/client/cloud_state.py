@@ -44,6 +44,8 @@ class Service:
     :param over: the stop marker is so old that its nodes wait no longer.
     :param reason: why it is disabled, '' without a reason.
     :param id: a uuid, '' if it was not read.
+    :param alive: it is forced down and sends heartbeats, as
+        :func:`.services.with_heartbeats` finds out.
     :param reached: nova reaches its cell's database; if not, only ``host``
         is known.
     """
@@ -58,6 +60,7 @@ class Service:
     over: bool = False
     reason: str = ''
     id: str = ''
+    alive: bool = False
     reached: bool = True
 
     @property

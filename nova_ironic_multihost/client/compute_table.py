@@ -16,33 +16,36 @@ from nova_ironic_multihost.rules import takeover
 class Compute:
     """A row of the table: one compute service.
 
-    :param state: up, down, fenced (forced down), gone (it owns nodes without
-        a service in nova), unknown (nova does not reach its cell).
+    :param state: up, down, fenced (forced down), "fenced, alive", gone (it
+        owns nodes without a service in nova), unknown (nova does not reach
+        its cell).
     :param status: enabled, disabled, ending or ended (it has a stop marker);
         '' if the state is gone or unknown.
+    :param nodes: number of its nodes, the sum of free, used and leaked.
+    :param balance: its free nodes divided by the average of the members of
+        its ring; None if it is on no ring, or no node is free.
+    :param share: percent of all nodes.
+    :param taking: number of servers that it takes over now.
     :param mapped: the host is mapped to a cell; None if not known.
     :param partition: its label, '' if not known.
     :param zone: explicit availability zone, '' without one.
-    :param nodes: number of its nodes, the sum of free, used and leaked.
-    :param share: percent of all nodes.
-    :param balance: its free nodes divided by the average of the members of
-        its ring; None if it is on no ring, or no node is free.
-    :param taking: number of servers that it takes over now.
+    :param seen: time of its last heartbeat; None without a service.
     """
 
     host: str
     state: str
     status: str
-    mapped: bool | None
-    partition: str
-    zone: str
     nodes: int
     free: int
     used: int
+    balance: float | None
     leaked: int
     share: float
-    balance: float | None
     taking: int
+    mapped: bool | None
+    partition: str
+    zone: str
+    seen: float | None
 
 
 def state(service: cloud_state.Service | None) -> str:
@@ -52,7 +55,7 @@ def state(service: cloud_state.Service | None) -> str:
     if not service.reached:
         return 'unknown'
     if service.forced_down:
-        return 'fenced'
+        return 'fenced, alive' if service.alive else 'fenced'
     return 'up' if service.up else 'down'
 
 
@@ -90,12 +93,13 @@ def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
     free = counts[usage.Usage.FREE]
     used = counts[usage.Usage.USED]
     return Compute(
-        name, state(service), status(service),
-        service.mapped if service is not None else None,
-        part.label if part is not None else '',
-        report.zones.get(host, ''), nodes, free, used, nodes - free - used,
+        name, state(service), status(service), nodes, free, used,
+        free / average if average else None, nodes - free - used,
         100 * nodes / len(report.seen.nodes) if nodes else 0,
-        free / average if average else None, _taking(report.seen, host))
+        _taking(report.seen, host),
+        service.mapped if service is not None else None,
+        part.label if part is not None else '', report.zones.get(host, ''),
+        service.seen if service is not None else None)
 
 
 def _average_free(report: ownership_report.OwnershipReport

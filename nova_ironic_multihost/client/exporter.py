@@ -17,6 +17,7 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_metrics
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.telemetry import http_server
 
 PROGRAM = 'nova-ironic-multihost-exporter'
@@ -112,7 +113,7 @@ def main(argv=None):
         return _failed(error)
 
     def ask():
-        seen = cloud.read(args.allocations)
+        seen = services.with_heartbeats(cloud, cloud.read(args.allocations))
         return seen, (findings.inconsistencies(seen, seen.at, args.host)
                       + findings.notes(seen, seen.at))
 

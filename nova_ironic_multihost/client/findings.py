@@ -43,7 +43,7 @@ KINDS = (
     ON_DEAD_HOST, 'host-not-mapped', 'node-without-provider',
     'provider-without-node', 'second-provider', 'free-node-barred',
     'allocation-without-instance', 'instance-without-allocation', LEAKED,
-    'record-elsewhere', 'instance-without-machine', 'stuck',
+    'record-elsewhere', 'instance-without-machine', 'stuck', 'fenced-alive',
     'still-stopping')
 
 #: Seconds after which a compute service should have ended that was told to.
@@ -225,6 +225,11 @@ def _are(number: int, noun: str) -> str:
 def _hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
     owning = {record.key for record in seen.records}
     for service in seen.services:
+        if service.alive:
+            yield Finding('fenced-alive', service.host,
+                          f'{service.host} is fenced and sends heartbeats: '
+                          "run 'nova-ironic-multihost unfence "
+                          f"{service.host}', or power it off")
         if service.mapped is False and (
                 service.up or service.key in owning):
             yield Finding('host-not-mapped', service.host,

@@ -7,11 +7,17 @@ values that differ, so they can be repeated.
 """
 
 from collections.abc import Mapping
+import dataclasses
 import typing
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.rules.peers import host_key
+
+#: A compute service that runs sends a heartbeat within so many seconds: nova's
+#: default report_interval and 5.
+HEARTBEAT = 15.0
 
 # The most hosts that an error message lists.
 _SHOWN = 20
@@ -33,6 +39,40 @@ def named(services: tuple[cloud_state.Service, ...],
         f'nova has no compute service on {host}. Name one of those that it '
         f'has: {", ".join(known[:_SHOWN]) or "none"}'
         f'{f" and {more} more" if more > 0 else ""}.')
+
+
+def with_heartbeats(cloud: cloud_client.CloudClient,
+                    seen: cloud_state.CloudState) -> cloud_state.CloudState:
+    """Find the compute services that are forced down and send heartbeats.
+
+    nova dates a heartbeat and a fence alike. A service that was dated just
+    now is read until its date changes again, or is too old for a heartbeat.
+    """
+    doubtful = {one.id: one for one in seen.services
+                if one.forced_down and one.seen is not None
+                and seen.at - one.seen < HEARTBEAT}
+    alive: set[str] = set()
+    if not doubtful:
+        return seen
+    try:
+        for _, known in polling.looks(
+                cloud.computes, HEARTBEAT - seen.at
+                + max(one.seen or 0 for one in doubtful.values())):
+            alive.update(one.id for one in known if one.id in doubtful
+                         and _beats(doubtful[one.id], one))
+            if len(alive) == len(doubtful):
+                break
+    except cloud_client.SurveyError:
+        pass
+    return dataclasses.replace(seen, services=tuple(
+        dataclasses.replace(one, alive=one.id in alive)
+        for one in seen.services))
+
+
+def _beats(before: cloud_state.Service, now: cloud_state.Service) -> bool:
+    """Return whether only a heartbeat lies between two reads."""
+    return before.seen != now.seen and before == dataclasses.replace(
+        now, seen=before.seen, mapped=before.mapped)
 
 
 def expect_bare_metal(cloud: cloud_client.CloudClient,

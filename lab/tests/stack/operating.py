@@ -128,7 +128,7 @@ class OperatingTestCase(command.LabTestCase):
 
     def rows(self):
         """The compute services."""
-        return self.listed('list')
+        return self.listed('list', '--long')
 
     def row(self, host):
         """One of them."""

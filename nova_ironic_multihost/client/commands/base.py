@@ -5,8 +5,11 @@
 import argparse
 import traceback
 
+from cliff import show
+
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client.commands import columns
 
 PROGRAM = 'nova-ironic-multihost'
 
@@ -69,6 +72,17 @@ class CloudCommand:
         if self.app.NAME != PROGRAM:
             own = own.replace(f'  {PROGRAM} ', f'  {OPENSTACK} ')
         return '\n'.join(filter(None, (own, super().get_epilog())))
+
+    def produce_output(self, parsed_args, column_names, data):
+        """Print the output of a command: a row, or rows."""
+        layout = parsed_args.formatter
+        if layout in ('csv', 'json', 'yaml'):
+            def of_row(row):
+                return [columns.plain(cell, layout) for cell in row]
+
+            data = (of_row(data) if isinstance(self, show.ShowOne)
+                    else list(map(of_row, data)))
+        return super().produce_output(parsed_args, column_names, data)
 
     def run(self, parsed_args):
         """Run the command, print errors as one line; return exit status."""

@@ -7,6 +7,7 @@ from cliff import lister
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.client import services
 
 COLUMNS = 'Level', 'Kind', 'Subject', 'Sentence'
 
@@ -17,6 +18,7 @@ class Check(base.CloudCommand, lister.Lister):
       - every Ironic node has exactly one record in nova, on a compute service
         that is up, and one resource provider;
       - no record and no provider stands for a node that Ironic does not have;
+      - no compute service is fenced and sends heartbeats;
       - a free node of an enabled compute service is not barred from
         scheduling;
       - Ironic holds nodes for servers that exist, and every server has its
@@ -59,8 +61,9 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
         """Return the findings and notes; keep the exit status."""
         cloud = self.survey()
         seen, found = findings.wait(
-            lambda: cloud.read(parsed_args.allocations), parsed_args.wait,
-            parsed_args.host)
+            lambda: services.with_heartbeats(
+                cloud, cloud.read(parsed_args.allocations)),
+            parsed_args.wait, parsed_args.host)
         self._status = arguments.FOUND if found else arguments.CONSISTENT
         self.tell(arguments.summary(seen, found))
         rows = [('finding', one) for one in found] + [

@@ -4,6 +4,7 @@
 
 import dataclasses
 import datetime
+import os
 import time
 
 from cliff import lister
@@ -15,8 +16,9 @@ from nova_ironic_multihost.client.commands import shared_arguments
 from nova_ironic_multihost.client import compute_table
 from nova_ironic_multihost.client import polling
 
-COLUMNS = ('Host', 'State', 'Status', 'Mapped', 'Partition', 'Zone', 'Nodes',
-           'Free', 'Used', 'Leaked', 'Share', 'Balance', 'Taking over')
+COLUMNS = 'Host', 'State', 'Status', 'Nodes', 'Free', 'Used', 'Balance'
+MORE = ('Leaked', 'Share', 'Taking over', 'Mapped', 'Partition', 'Zone',
+        'Last heartbeat')
 
 #: Moves the cursor of a terminal to the top left, and clears all.
 _CLEAR = '\x1b[H\x1b[2J'
@@ -26,16 +28,23 @@ class ListComputes(base.CloudCommand, lister.Lister):
     """List the compute services, their states, and how many nodes each owns.
 
     State      up. down: nova misses its heartbeats. fenced: forced down.
+               fenced, alive: forced down, and nova has its heartbeats.
                gone: it owns nodes, and nova has no such service.
     Status     enabled, disabled. ending: told to end, and still up. ended.
+    Used       nodes with a server.
+    Balance    its free nodes, 1.00 for the average of the members of its
+               ring.
+
+    With --long:
+
+    Leaked     nodes held for no server of nova. Share: of all nodes.
+    Taking over
+               servers that it takes over from a dead host now.
     Mapped     whether its host is mapped to a cell; nova shows that only of
                a host that owns a node.
     Partition  the partition of the nodes that it owns.
-    Used       nodes with a server. Leaked: held for no server of nova.
-    Share      of all nodes. Balance: its free nodes, 1.00 for the average of
-               the members of its ring.
-    Taking over
-               servers that it takes over from a dead host now.
+    Last heartbeat
+               or the last change by an operator.
     """
 
     EPILOG = """\
@@ -60,6 +69,8 @@ exit status: 0, or 2 if the cloud cannot be asked
             help='show it anew, each time so many seconds later, until '
             'Ctrl-C (default: 10)')
         parser.add_argument(
+            '--long', action='store_true', help='show all columns')
+        parser.add_argument(
             '--nova', action='store_true',
             help="ask nothing but nova's list of compute services: Host, "
             'State and Status, of virtual machines too; "unknown" is the '
@@ -70,13 +81,33 @@ exit status: 0, or 2 if the cloud cannot be asked
     def take_action(self, parsed_args):
         """Return the table."""
         if parsed_args.nova:
-            return COLUMNS[:3], [
-                (service.host, compute_table.state(service),
-                 compute_table.status(service))
-                for service in sorted(self.survey().computes(),
-                                      key=lambda service: service.key)]
-        found = compute_table.rows(shared_arguments.judged(self, parsed_args))
-        return COLUMNS, [_cells(row) for row in found]
+            return self._of_nova()
+        report = shared_arguments.judged(self, parsed_args, heartbeats=True)
+        shown = len(COLUMNS + (MORE if parsed_args.long else ()))
+        return (COLUMNS + MORE)[:shown], [
+            self._cells(row)[:shown] for row in compute_table.rows(report)]
+
+    def _of_nova(self):
+        """Return the columns that nova knows, of all compute services."""
+        return COLUMNS[:3], [
+            (service.host, self._state(compute_table.state(service)),
+             self._state(compute_table.status(service)))
+            for service in sorted(self.survey().computes(),
+                                  key=lambda service: service.key)]
+
+    def _cells(self, row):
+        return tuple((dataclasses.asdict(row) | {
+            'state': self._state(row.state),
+            'status': self._state(row.status),
+            'balance': columns.Number(row.balance),
+            'share': columns.Percent(row.share),
+            'mapped': columns.YesNo(row.mapped),
+            'seen': columns.Moment(row.seen)}).values())
+
+    def _state(self, word):
+        """Return a state or status, with colour on a terminal."""
+        plain = os.environ.get('NO_COLOR') or not self.app.stdout.isatty()
+        return word if plain else columns.Coloured(word)
 
     def run(self, parsed_args):
         """Show the table once, or again and again."""
@@ -97,10 +128,3 @@ exit status: 0, or 2 if the cloud cannot be asked
         # An error is printed, and the next round follows.
         super().run(parsed_args)
         self.app.stdout.flush()
-
-
-def _cells(row):
-    return tuple((dataclasses.asdict(row) | {
-        'mapped': columns.YesNo(row.mapped),
-        'share': columns.Percent(row.share),
-        'balance': columns.Number(row.balance)}).values())

@@ -71,7 +71,7 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
         return COLUMNS + (MORE if parsed_args.long else ()), [
             _short(report, node_report) + (
                 _more(report, node_report) if parsed_args.long else ())
-            for node_report in node_reports
+            for node_report in sorted(node_reports, key=_place)
             if node_report.moves or not parsed_args.moving]
 
 
@@ -89,6 +89,12 @@ def _chosen(report, node, args):
          or report.seen.owner_of.get(node.uuid) == host_key(args.host))
         and (args.state is None
              or usage.of(node, report.seen) is _STATES[args.state]))
+
+
+def _place(node_report):
+    """Return the sort key: nodes with names come first, by their names."""
+    node = node_report.node
+    return not node.name, node.name, node.uuid
 
 
 def _short(report, node_report):

@@ -3,6 +3,7 @@
 """Options for settings that the compute services have in nova.conf."""
 
 from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost import conf
 
 _DEFAULTS = {option.dest: option.default for option in conf.OPTS}
@@ -23,14 +24,18 @@ def add(parser):
         help='[ironic_multihost]move_across_zones is true')
 
 
-def judged(command, args):
+def judged(command, args, heartbeats=False):
     """Read the cloud and return its OwnershipReport.
 
     :param command: a base.CloudCommand
+    :param heartbeats: also find the hosts that are fenced and alive
     :raises SurveyError: when a service does not answer
     """
-    return ownership_report.OwnershipReport(
-        command.survey().read(zones=True), given(args))
+    cloud = command.survey()
+    seen = cloud.read(zones=True)
+    if heartbeats:
+        seen = services.with_heartbeats(cloud, seen)
+    return ownership_report.OwnershipReport(seen, given(args))
 
 
 def given(args):

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+import functools
+from unittest import mock
+
+import fixtures
 from oslotest import base
 import requests
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
+from nova_ironic_multihost.tests import views
 
 
 class NamedTestCase(base.BaseTestCase):
@@ -134,3 +141,62 @@ class ChangeTestCase(base.BaseTestCase):
         told = self.refused()
         self.assertIn('Whether east is changed is not known', told)
         self.assertIn('give the same command again', told)
+
+
+class HeartbeatsTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = views.NOW
+        self.useFixture(fixtures.MockPatchObject(
+            polling, 'looks', functools.partial(
+                polling.looks, clock=lambda: self.now, sleep=self.sleep)))
+        self.reads = 0
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def find(self, read, age=1.0, **changes):
+        """Whether compute-2 is alive; forced down and written just now.
+
+        :param read: (number of the read, service) -> what nova says
+        """
+        seen = views.changed(
+            views.consistent(), 'services', 1, up=False, forced_down=True,
+            seen=views.NOW - age, id='id-2', **changes)
+
+        def computes():
+            self.reads += 1
+            return (seen.services[0], read(self.reads, seen.services[1]))
+
+        found = services.with_heartbeats(mock.Mock(computes=computes), seen)
+        self.assertFalse(found.services[0].alive)
+        return found.services[1].alive
+
+    @staticmethod
+    def silent(number, service):
+        return service
+
+    def test_one_that_beats(self):
+        self.assertTrue(self.find(lambda number, service: dataclasses.replace(
+            service, seen=views.NOW + 9 * (number > 4))))
+        self.assertLess(self.now, views.NOW + services.HEARTBEAT)
+
+    def test_one_that_was_fenced_just_now(self):
+        self.assertFalse(self.find(self.silent))
+        self.assertEqual(views.NOW + services.HEARTBEAT - 1, self.now)
+
+    def test_one_that_is_silent_is_not_read_again(self):
+        self.assertFalse(self.find(self.silent, services.HEARTBEAT))
+        self.assertEqual(0, self.reads)
+
+    def test_a_change_by_an_operator_is_no_heartbeat(self):
+        for change in ({'disabled': True}, {'reason': 'new fan'},
+                       {'forced_down': False}):
+            self.assertFalse(self.find(
+                lambda number, service: dataclasses.replace(
+                    service, seen=views.NOW, **change)))
+
+    def test_nova_that_no_longer_answers(self):
+        self.assertFalse(self.find(mock.Mock(
+            side_effect=cloud_client.Unanswered('Look into its log.'))))

@@ -69,6 +69,7 @@ class ShellTestCase(base.BaseTestCase):
         # cliff wraps tables to the width of a terminal.
         self.useFixture(fixtures.EnvironmentVariable('CLIFF_MAX_TERM_WIDTH'))
         self.useFixture(fixtures.EnvironmentVariable('CLIFF_FIT_WIDTH'))
+        self.useFixture(fixtures.EnvironmentVariable('NO_COLOR'))
 
     def shell(self, *argv):
         """Run the program: (status, standard output, standard error)."""

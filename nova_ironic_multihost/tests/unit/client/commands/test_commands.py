@@ -6,10 +6,13 @@ import json
 from unittest import mock
 
 from cliff import columns as cliff_columns
+import fixtures
 
 from nova_ironic_multihost.client.commands import columns
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import base
+from nova_ironic_multihost.tests import views
 
 
 class CommandTestCase(base.ShellTestCase):
@@ -24,18 +27,36 @@ class HealthyTestCase(CommandTestCase):
     """Two computes, three nodes, one server; nothing is wrong."""
 
     def test_list(self):
-        east, west = self.json('list')
+        east, west = self.json('list', '--long')
         self.assertEqual({
-            'Host': 'east', 'State': 'up', 'Status': 'enabled',
-            'Mapped': True, 'Partition': 'all', 'Zone': '', 'Nodes': 2,
-            'Free': 1, 'Used': 1, 'Leaked': 0, 'Share': 200 / 3,
-            'Balance': 1, 'Taking over': 0}, east)
+            'Host': 'east', 'State': 'up', 'Status': 'enabled', 'Nodes': 2,
+            'Free': 1, 'Used': 1, 'Balance': 1, 'Leaked': 0, 'Share': 66.7,
+            'Taking over': 0, 'Mapped': True, 'Partition': 'all',
+            'Zone': None, 'Last heartbeat': '2026-01-01T00:00:10Z'}, east)
         self.assertEqual(('west', 1), (west['Host'], west['Free']))
 
     def test_list_for_people(self):
-        out = self.shell('list')[1]
+        out = self.shell('list', '--long')[1]
         for words in ' yes ', ' 66.7 % ', ' 1.00 ':
             self.assertIn(words, out)
+
+    def test_colours_on_a_terminal(self):
+        self.cloud.services[0].update(state='down')
+        self.TERMINAL = True
+        self.assertIn(' \x1b[31mdown\x1b[0m ', self.shell('list')[1])
+        self.assertIn('\x1b[31mdown\x1b[0m', self.shell('list', '--nova')[1])
+        self.assertEqual('down', self.json('list')[0]['State'])
+        sorted_by = self.json('list', '--sort-column', 'State')
+        self.assertEqual(['down', 'up'], [one['State'] for one in sorted_by])
+        self.useFixture(fixtures.EnvironmentVariable('NO_COLOR', '1'))
+        self.assertNotIn('\x1b', self.shell('list')[1])
+
+    def test_fits_a_terminal(self):
+        self.cloud.services[0].update(host='compute-000001.example',
+                                      forced_down=True, status='disabled')
+        self.cloud.hypervisors[0]['service']['host'] = 'compute-000001.example'
+        for line in self.shell('list')[1].splitlines():
+            self.assertLessEqual(len(line), 80)
 
     def test_formats(self):
         found = self.shell('list', '-f', 'csv', '-c', 'Host', '-c', 'Free')[1]
@@ -146,13 +167,31 @@ class TroubledTestCase(CommandTestCase):
         self.assertEqual(
             {'compute-1': ('up', 'enabled', True, 'rack-a', 2, 0),
              'compute-2': ('down', 'enabled', True, 'rack-a', 0, 0),
-             'compute-3': ('fenced', 'enabled', True, '', 0, 0),
-             'compute-4': ('up', 'disabled', True, '', 0, 0),
-             'compute-5': ('up', 'enabled', None, '', 0, 1)},
+             'compute-3': ('fenced', 'enabled', True, None, 0, 0),
+             'compute-4': ('up', 'disabled', True, None, 0, 0),
+             'compute-5': ('up', 'enabled', None, None, 0, 1)},
             {one['Host']: (one['State'], one['Status'], one['Mapped'],
                            one['Zone'], one['Leaked'], one['Taking over'])
-             for one in self.json('list')})
-        self.assertIn(' unknown ', self.shell('list')[1])
+             for one in self.json('list', '--long')})
+        self.assertIn(' unknown ', self.shell('list', '--long')[1])
+
+    def test_fenced_and_alive(self):
+        def read(cloud, seen):
+            return views.changed(seen, 'services', 2, alive=True)
+
+        with mock.patch.object(services, 'with_heartbeats', read):
+            self.assertEqual('fenced, alive', self.json('list')[2]['State'])
+            out = self.shell('check', '-f', 'value')[1]
+        self.assertIn(
+            'finding fenced-alive compute-3 compute-3 is fenced and sends '
+            "heartbeats: run 'nova-ironic-multihost unfence compute-3', or "
+            'power it off\n', out)
+
+    def test_nodes_are_sorted_by_name(self):
+        self.cloud.nodes.reverse()
+        self.cloud.nodes[0]['name'] = None
+        names = [one['Name'] for one in self.json('node', 'list')]
+        self.assertEqual([*sorted(names[:-1]), None], names)
 
     def test_check(self):
         status, out, err = self.shell('check', '-f', 'value', '-c', 'Kind')
@@ -208,12 +247,13 @@ class TroubledTestCase(CommandTestCase):
     def test_node(self):
         found = self.json('node', 'show', 'rack1-u00')
         self.assertEqual(
-            ('n-0', 'compute-1', 'used', 's-0', 'compute-1', ''),
+            ('n-0', 'compute-1', 'used', 's-0', 'compute-1', None),
             tuple(found[name] for name in (
                 'uuid', 'owner', 'state', 'server', 'server_host', 'next')))
         self.assertIn('(rule 1)', found['why'])
         self.assertIsNone(found['owner_since'])
-        self.assertEqual(1767225605.0, found['provision_state_since'])
+        self.assertEqual('2026-01-01T00:00:05Z',
+                         found['provision_state_since'])
         for name in 'n-0', 's-0', 'web':
             self.cloud.servers[0]['name'] = 'web'
             self.assertEqual(found, self.json('node', 'show', name))
@@ -245,7 +285,7 @@ class TroubledTestCase(CommandTestCase):
 
     def test_node_of_nobody(self):
         found = self.json('node', 'show', 'n-11')
-        self.assertEqual(('', 'no compute service has a record of it'),
+        self.assertEqual((None, 'no compute service has a record of it'),
                          (found['owner'], found['why']))
         out = self.shell('node', 'show', 'n-11')[1]
         self.assertIn('2026-01-01 00:00:05 UTC', out)
@@ -263,7 +303,8 @@ class TroubledTestCase(CommandTestCase):
         [deleted, unknown] = self.json('leaks')
         self.assertEqual(('n-2', 'leaked', 'compute-1'), (
             deleted['Node'], deleted['Held for'], deleted['Freed by']))
-        self.assertEqual(('n-3', ''), (unknown['Node'], unknown['Freed by']))
+        self.assertEqual(('n-3', None), (
+            unknown['Node'], unknown['Freed by']))
 
     def test_plan(self):
         status, out, err = self.shell(
@@ -281,7 +322,7 @@ class TroubledTestCase(CommandTestCase):
         self.assertEqual({'new'}, {move['To'] for move in moves})
 
     def test_plan_across_zones(self):
-        held = {False: [''], True: ['compute-5']}
+        held = {False: [None], True: ['compute-5']}
         for crossing, targets in held.items():
             moves = self.json('plan', '--remove', 'compute-1', *(
                 ['--move-across-zones'] if crossing else []))
@@ -307,14 +348,18 @@ class TroubledTestCase(CommandTestCase):
 class ColumnsTestCase(CommandTestCase):
 
     def test_words(self):
-        for column, value, words in (
-                (columns.YesNo, True, 'yes'), (columns.YesNo, False, 'no'),
-                (columns.YesNo, None, 'unknown'),
-                (columns.Number, None, '-'), (columns.Number, 1.006, '1.01'),
-                (columns.Percent, 50, '50.0 %'),
-                (columns.Moment, None, 'unknown'),
-                (columns.Moment, 0, '1970-01-01 00:00:00 UTC')):
+        for column, value, words, plain in (
+                (columns.YesNo, True, 'yes', True),
+                (columns.YesNo, False, 'no', False),
+                (columns.YesNo, None, 'unknown', None),
+                (columns.Number, None, '-', None),
+                (columns.Number, 1.006, '1.01', 1.01),
+                (columns.Percent, 200 / 3, '66.7 %', 66.7),
+                (columns.Moment, None, 'unknown', None),
+                (columns.Moment, 0, '1970-01-01 00:00:00 UTC',
+                 '1970-01-01T00:00:00Z'),
+                (columns.Coloured, 'up', 'up', 'up')):
             cell = column(value)
             self.assertIsInstance(cell, cliff_columns.FormattableColumn)
-            self.assertEqual((words, value), (
+            self.assertEqual((words, plain), (
                 cell.human_readable(), cell.machine_readable()))

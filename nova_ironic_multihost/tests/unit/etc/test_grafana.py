@@ -26,7 +26,8 @@ class DashboardTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.dashboard = json.loads(DASHBOARD.read_text())
-        self.panels = self.dashboard['panels']
+        self.panels = [panel for panel in self.dashboard['panels']
+                       if panel['type'] != 'row']
         self.targets = [target for panel in self.panels
                         for target in panel['targets']]
 
@@ -45,7 +46,7 @@ class DashboardTestCase(base.BaseTestCase):
 
     def test_no_panel_covers_another(self):
         taken = set()
-        for panel in self.panels:
+        for panel in self.dashboard['panels']:
             place = panel['gridPos']
             self.assertLessEqual(place['x'] + place['w'], WIDTH)
             cells = set(itertools.product(
@@ -53,6 +54,18 @@ class DashboardTestCase(base.BaseTestCase):
                 range(place['y'], place['y'] + place['h'])))
             self.assertEqual(set(), taken & cells, panel['title'])
             taken |= cells
+
+    def test_what_needs_a_port_is_below_the_row_that_says_so(self):
+        [row] = [panel for panel in self.dashboard['panels']
+                 if panel['type'] == 'row']
+        self.assertIn('metrics_port', row['title'])
+        for panel in self.panels:
+            needs = any(re.search(r'nova_ironic_multihost_(?!cloud_)',
+                                  target['expr'])
+                        for target in panel['targets'])
+            self.assertEqual(
+                needs, panel['gridPos']['y'] > row['gridPos']['y'],
+                panel['title'])
 
     def test_whoever_looks_chooses_the_prometheus(self):
         chosen = {'type': 'prometheus', 'uid': '${datasource}'}

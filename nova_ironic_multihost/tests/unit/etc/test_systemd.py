@@ -11,11 +11,14 @@ import unittest
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.rules import lease
 
 DROP_IN = (pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'systemd'
            / 'nova-compute.service.d' / 'watchdog.conf')
+
+EXPORTER = DROP_IN.parents[1] / 'nova-ironic-multihost-exporter.service'
 
 #: As distributions write it.
 UNIT = """\
@@ -83,3 +86,15 @@ class DropInTestCase(base.BaseTestCase):
         with (folder / DROP_IN.name).open('a') as file:
             file.write('WatchdogSignal=SIGNONE\n')
         self.assertIn('SIGNONE', verify().stderr)
+
+
+class ExporterTestCase(base.BaseTestCase):
+
+    def test_it_starts_the_exporter_with_options_that_there_are(self):
+        parser = configparser.ConfigParser()
+        parser.optionxform = str
+        parser.read(EXPORTER)
+        program, *argv = parser['Service']['ExecStart'].replace(
+            '\\\n', ' ').split()
+        self.assertEqual(exporter.PROGRAM, pathlib.Path(program).name)
+        self.assertEqual(9798, exporter.parser().parse_args(argv).port)

@@ -91,6 +91,8 @@ class FilesTestCase(base.BaseTestCase):
             f'{path.name}'
             for target, patterns in
             project['tool']['setuptools']['data-files'].items()
+            # The man page and the completions lie elsewhere.
+            if target.startswith('share/nova-ironic-multihost/')
             for pattern in patterns for path in fragments.ROOT.glob(pattern)}
         self.assertEqual(
             {str(path.relative_to(fragments.ROOT))

@@ -407,8 +407,9 @@ class Auditor:
                   decided: decide.Decision) -> Audit:
         facts, last = gathered.facts, self.last
         confirmed = gathered.absences.confirmed
-        reasons = incremental.kept(
-            last.reasons if last else {}, gathered.mirror) | decided.reasons
+        reasons = {
+            **incremental.kept(last.reasons if last else {}, gathered.mirror),
+            **decided.reasons}
         mine = frozenset(
             node for node, reason in reasons.items() if reason.mine)
         owners = {node: facts.host if node in facts.my_nodes

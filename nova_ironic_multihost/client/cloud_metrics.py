@@ -15,12 +15,17 @@ import types
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import takeover
 
 #: Prefix of all names.
 PREFIX = 'nova_ironic_multihost_cloud_'
 
 #: States of a node, as a label.
 STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
+
+#: Values of the label ``operation``.
+OPERATIONS = BUILD, DELETE, MOVE, TAKEOVER = (
+    'build', 'delete', 'move', 'takeover')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +58,8 @@ def of_cloud(seen: cloud_state.CloudState,
         _nodes_of_computes(seen, found),
         _one('nodes', 'Nodes that Ironic shows.', len(seen.nodes)),
         _one('servers_busy', 'Servers that are in the middle of something.',
-             findings.busy(seen)))
+             findings.busy(seen)),
+        _oldest(seen))
 
 
 def of_survey(success: bool, seconds: float) -> tuple[Series, ...]:
@@ -117,6 +123,30 @@ def _nodes_of_computes(seen: cloud_state.CloudState,
         ('host', 'state'),
         {(name, state): counts[key, state]
          for key, name in seen.names.items() for state in STATES})
+
+
+def _oldest(seen: cloud_state.CloudState) -> Series:
+    waits = {operation: [0.0] for operation in OPERATIONS}
+    for server in seen.instances:
+        if takeover.is_mark(server.task_state):
+            operation = TAKEOVER
+        elif server.task_state in ('deleting', 'soft-deleting'):
+            operation = DELETE
+        elif server.vm_state == 'building':
+            operation = BUILD
+        else:
+            continue
+        waits[operation].append(seen.at - server.updated)
+    for service in seen.services:
+        # nova hears from it no more, so others should have its free nodes.
+        if not service.up and service.seen and seen.free_of(service.host):
+            waits[MOVE].append(seen.at - service.seen)
+    return _series(
+        'oldest_seconds', 'For how long the oldest build, delete or takeover '
+        'has been in its state, and the free nodes of a compute service have '
+        'been on it since its last heartbeat.', ('operation',),
+        {(operation,): max(seconds)
+         for operation, seconds in waits.items()})
 
 
 def _one(name: str, text: str, value: float) -> Series:

@@ -11,6 +11,8 @@ from nova_ironic_multihost.client import cloud_metrics
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests import views
 
 
@@ -53,6 +55,37 @@ class CloudTestCase(base.BaseTestCase):
             | {(host, state): 2.0 * (state == 'free')
                for host in ('compute-2', 'compute-3')
                for state in cloud_metrics.STATES}, figures['compute_nodes'])
+
+    def test_oldest(self):
+        def oldest(seen):
+            return {operation: seconds for (operation,), seconds
+                    in told(seen)['oldest_seconds'].items() if seconds}
+
+        seen = views.consistent()
+        self.assertEqual(set(cloud_metrics.OPERATIONS), {
+            operation for operation, in told(seen)['oldest_seconds']})
+        self.assertEqual({}, oldest(seen))
+        for number, (operation, state) in enumerate((
+                ('build', {'vm_state': 'building'}),
+                ('build', {'vm_state': 'building', 'task_state': 'spawning'}),
+                ('delete', {'task_state': 'deleting'}),
+                ('delete', {'task_state': 'soft-deleting'}),
+                ('takeover', {'task_state': takeover.taking(
+                    'deleting', host_key('compute-1'))}))):
+            age = 10.0 * (number + 1)
+            self.assertEqual({operation: age}, oldest(views.changed(
+                seen, 'instances', 0, updated=views.NOW - age, **state)))
+            seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
+                f's-{number}', updated=views.NOW))
+        self.assertEqual({}, oldest(views.changed(
+            seen, 'instances', 0, task_state='rebooting')))
+        down = views.changed(seen, 'services', 1, up=False,
+                             seen=views.NOW - 70)
+        self.assertEqual({'move': 70.0}, oldest(down))
+        used = views.changed(views.changed(
+            down, 'nodes', 1, instance_uuid='a'), 'nodes', 4,
+            instance_uuid='b')
+        self.assertEqual({}, oldest(used))
 
     def test_one_down(self):
         seen = views.changed(views.consistent(), 'services', 0, up=False,

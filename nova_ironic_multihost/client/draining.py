@@ -24,14 +24,18 @@ REASON = 'nova-ironic-multihost: drained'
 def refusal(services: tuple[cloud_state.Service, ...],
             service: cloud_state.Service) -> str | None:
     """Return why a compute service may not be drained, None if it may."""
-    if forecast.open_for_builds(services) != [service]:
+    if any(s != service for s in forecast.open_for_builds(services)):
         return None
-    spare = sorted(s.host for s in services if s.up and s.disabled)
+    outage = fencing.outage(services)
+    if outage:
+        return outage
+    spare = sorted(s.host for s in services
+                   if s.up and s.disabled and s != service)
     remedy = (f'enable another one first ("undrain {spare[0]}")' if spare
               else 'start another one first')
-    return (f'{service.host} is the only compute service that is enabled and '
-            'up: without it every build ends in ERROR, and nobody takes its '
-            f'nodes. So {remedy}; or say --even-if-last')
+    return (f'Besides {service.host} no compute service is enabled and up: '
+            'every build would end in ERROR, and nobody would take its nodes. '
+            f'So {remedy}; or say --even-if-last')
 
 
 def wanted(service: cloud_state.Service,

@@ -40,12 +40,16 @@ def refusal(services: tuple[cloud_state.Service, ...],
         return (f'{service.host} is up: nova hears from it. Power it off, or '
                 'end nova-compute there; nova calls it down after '
                 '[DEFAULT]service_down_time, 60 s as a rule')
-    if not any(s.up for s in services):
-        return ('No compute service is up, so nobody could take anything '
-                'over. Look at RabbitMQ, nova-conductor and the database '
-                'first: when one of them is down, each compute service looks '
-                'dead and none is')
-    return None
+    return outage(services)
+
+
+def outage(services: tuple[cloud_state.Service, ...]) -> str | None:
+    """Return the sentence for a cloud without a live compute service."""
+    if any(s.up for s in services):
+        return None
+    return ('No compute service is up, so nobody could take anything over. '
+            'Look at RabbitMQ, nova-conductor and the database first: when '
+            'one of them is down, each compute service looks dead and none is')
 
 
 def missed(service: cloud_state.Service) -> bool:

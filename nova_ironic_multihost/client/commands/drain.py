@@ -54,13 +54,13 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         """Disable the compute service, and watch it with --wait."""
         cloud, known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(cloud, known, service)
-        refused = not parsed_args.even_if_last and draining.refusal(
+        body = draining.wanted(service, parsed_args.reason)
+        refused = body and not parsed_args.even_if_last and draining.refusal(
             self._takers(cloud, known, service), service)
         if refused:
             raise base.Refused(f'{refused}.')
-        body = draining.wanted(service, parsed_args.reason)
         services.change(cloud, service, body)
-        if body and not parsed_args.even_if_last:
+        if body and not (service.disabled or parsed_args.even_if_last):
             self._undo_if_last(cloud, service)
         self.say(
             f'{service.host} is disabled: no build is sent to it, and others '
@@ -71,6 +71,8 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             self.say(f'{service.host} is down: others take over its servers '
                      'when it is fenced, not when it is drained')
         if parsed_args.wait is None:
+            self.say(f'"drain {service.host} --wait 900" shows what is left, '
+                     f'"undrain {service.host}" undoes it')
             return acting.DONE
         return self._watch(cloud, service.host, parsed_args.wait,
                            shared_arguments.given(parsed_args))

@@ -81,6 +81,9 @@ waiting, and nothing else.
             f'{service.host} is fenced already: '
             f'{service.reason or "no reason is given"}')
         if parsed_args.wait is None:
+            self.say(f'"fence {service.host} --wait 600" shows what is left. '
+                     f'When it is repaired: start it, "unfence '
+                     f'{service.host}"')
             return acting.DONE
         return self._watch(cloud, service.host, parsed_args.wait, options)
 
@@ -116,7 +119,7 @@ waiting, and nothing else.
             self.say('  if [ironic_multihost]instance_takeover is not '
                      '"never", which does not show from here')
         if refused:
-            self.say(f'It is refused now: {refused}')
+            raise base.Refused(f'It is refused now: {refused}.')
         return acting.LEFT if found.stuck else acting.DONE
 
     def _watch(self, cloud, host, limit, options):

@@ -38,7 +38,9 @@ exit status: 0, or 2 if the cloud cannot be asked
 
     def take_action(self, parsed_args):
         """Return the table."""
+        found = leaks.found(shared_arguments.judged(self, parsed_args))
+        if not found:
+            self.tell('none: each machine has a server')
         return COLUMNS, [
             (one.node, one.name, one.provision_state, one.kind.value,
-             one.server, one.owner, one.frees, one.next)
-            for one in leaks.found(shared_arguments.judged(self, parsed_args))]
+             one.server, one.owner, one.frees, one.next) for one in found]

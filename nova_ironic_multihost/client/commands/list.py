@@ -10,6 +10,7 @@ import time
 from cliff import lister
 
 from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client.commands import columns
 from nova_ironic_multihost.client.commands import shared_arguments
@@ -57,8 +58,11 @@ examples:
   nova-ironic-multihost list --nova
         while Ironic, placement or the database of a cell does not answer
 
-exit status: 0, or 2 if the cloud cannot be asked
+exit status: 0, or 2 if the cloud cannot be asked; if nova alone can, its
+columns are shown, and what is missing is said
 """
+
+    _status = arguments.CONSISTENT
 
     def get_parser(self, prog_name):
         """Add the options."""
@@ -82,7 +86,16 @@ exit status: 0, or 2 if the cloud cannot be asked
         """Return the table."""
         if parsed_args.nova:
             return self._of_nova()
-        report = shared_arguments.judged(self, parsed_args, heartbeats=True)
+        self._status = arguments.CONSISTENT
+        try:
+            report = shared_arguments.judged(
+                self, parsed_args, heartbeats=True)
+        except cloud_state.CloudError as error:
+            shown = self._of_nova()
+            self.tell(f'Only the columns of nova, virtual machines included: '
+                      f'{error}')
+            self._status = arguments.UNKNOWN
+            return shown
         shown = len(COLUMNS + (MORE if parsed_args.long else ()))
         return (COLUMNS + MORE)[:shown], [
             self._cells(row)[:shown] for row in compute_table.rows(report)]
@@ -112,10 +125,14 @@ exit status: 0, or 2 if the cloud cannot be asked
     def run(self, parsed_args):
         """Show the table once, or again and again."""
         if parsed_args.watch is None:
-            return super().run(parsed_args)
+            return super().run(parsed_args) or self._status
+        looked = False
         try:
             while True:
-                self._show(parsed_args)
+                status = self._show(parsed_args)
+                if status and not looked:
+                    return status
+                looked = True
                 time.sleep(max(polling.PAUSE, parsed_args.watch))
         except KeyboardInterrupt:
             return 0
@@ -125,6 +142,8 @@ exit status: 0, or 2 if the cloud cannot be asked
             self.app.stdout.write(_CLEAR)
         now = datetime.datetime.now(datetime.UTC)
         self.app.stdout.write(f'{now:%Y-%m-%d %H:%M:%S} UTC\n')
-        # An error is printed, and the next round follows.
-        super().run(parsed_args)
+        # An error is printed. The next round follows, unless this is the
+        # first one: then a setting may be wrong.
+        status = super().run(parsed_args) or self._status
         self.app.stdout.flush()
+        return status

@@ -90,9 +90,8 @@ asked
     def _sums(self, planned):
         moved = sum(move.free + move.held for move in planned.moves)
         self.tell(
-            f'of {arguments.counted(planned.nodes, "node")} {moved} would '
-            f'change their owner, {planned.anyway} of them without this '
-            'change, too')
+            f'{moved} of {arguments.counted(planned.nodes, "node")} would '
+            f'move ({planned.anyway or "none"} of them anyway)')
         left = sum(move.free + move.held for move in planned.moves
                    if not move.target)
         if left:

@@ -32,7 +32,7 @@ class RefusalTestCase(base.BaseTestCase):
         for others in ([], [{'up': False}],
                        [{'up': False, 'disabled': True}]):
             told = self.refusal({}, *others)
-            self.assertIn('compute-0 is the only', told)
+            self.assertIn('Besides compute-0 no compute service', told)
             self.assertIn('start another one first', told)
             self.assertIn('--even-if-last', told)
 
@@ -40,9 +40,16 @@ class RefusalTestCase(base.BaseTestCase):
         self.assertIn('undrain compute-1',
                       self.refusal({}, {'disabled': True}, {'up': False}))
 
-    def test_who_has_no_builds_is_not_the_last_one(self):
-        self.assertIsNone(self.refusal({'disabled': True}))
-        self.assertIsNone(self.refusal({'up': False}))
+    def test_nobody_takes_the_nodes_of_one_that_has_no_builds(self):
+        for state in {'disabled': True}, {'up': False}:
+            self.assertIsNone(self.refusal(state, {}))
+            self.assertIn('undrain compute-1',
+                          self.refusal(state, {'disabled': True}))
+
+    def test_an_outage_looks_like_the_death_of_all(self):
+        for others in [], [{'up': False}]:
+            self.assertIn('Look at RabbitMQ, nova-conductor',
+                          self.refusal({'up': False}, *others))
 
 
 class WantedTestCase(base.BaseTestCase):

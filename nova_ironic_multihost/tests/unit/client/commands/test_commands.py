@@ -77,6 +77,24 @@ class HealthyTestCase(CommandTestCase):
             self.shell('list', '--nova', '-f', 'value')[:2])
         self.assertEqual({'/os-services': 1}, dict(self.cloud.asked))
 
+    def test_list_of_what_nova_says_when_ironic_does_not_answer(self):
+        self.cloud.http.get(f'{clouds.IRONIC}/nodes', status_code=503)
+        status, out, err = self.shell('list', '-f', 'value')
+        self.assertEqual((2, 'east up enabled\nwest up enabled\n'),
+                         (status, out))
+        self.assertIn('Only the columns of nova', err)
+        self.assertIn('Ironic answered /nodes with HTTP 503', err)
+        self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=503)
+        status, out, err = self.shell('list', '-f', 'value')
+        self.assertEqual((2, ''), (status, out))
+        self.assertIn('nova answered', err)
+
+    def test_watch_ends_when_the_first_look_fails(self):
+        self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=500)
+        with mock.patch('time.sleep') as sleep:
+            self.assertEqual(2, self.shell('list', '--watch')[0])
+        sleep.assert_not_called()
+
     def test_watch(self):
         looks = []
 
@@ -145,7 +163,9 @@ class HealthyTestCase(CommandTestCase):
         self.assertEqual((0, 'note still-stopping\n'), (status, out))
 
     def test_leaks(self):
-        self.assertEqual([], self.json('leaks'))
+        self.assertEqual((0, '[]\n', 'nova-ironic-multihost: none: each '
+                          'machine has a server\n'),
+                         self.shell('leaks', '-f', 'json'))
 
     def test_nodes(self):
         owners = {one['UUID']: one['Owner']
@@ -313,7 +333,7 @@ class TroubledTestCase(CommandTestCase):
         self.assertIn(
             {'From': 'compute-1', 'To': 'compute-5', 'Free nodes': 1,
              'Held nodes': 2}, json.loads(out))
-        self.assertIn('8 of them without this change, too', err)
+        self.assertIn('11 of 12 nodes would move (8 of them anyway)', err)
         self.assertIn('free nodes of compute-5: 3 before, 7 after', err)
         self.assertIn('nobody would take', err)
 

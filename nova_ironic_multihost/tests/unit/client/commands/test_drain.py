@@ -76,7 +76,7 @@ class DrainTestCase(waiting.WaitingTestCase):
     def test_the_last_one(self):
         self.west(status='disabled')
         err = self.refused('east')
-        self.assertIn('every build ends in ERROR', err)
+        self.assertIn('every build would end in ERROR', err)
         self.assertIn('undrain west', err)
         self.drain('east', '--even-if-last')
         self.assertEqual(1, len(self.cloud.changes))
@@ -99,14 +99,22 @@ class DrainTestCase(waiting.WaitingTestCase):
 
     def test_one_that_is_down(self):
         self.east(state='down')
-        self.assertIn('when it is fenced', self.drain('east')[0])
+        out, _ = self.drain('east')
+        self.assertIn('when it is fenced', out)
+        self.assertIn('"drain east --wait 900" shows what is left, "undrain '
+                      'east" undoes it', out)
+
+    def test_in_an_outage(self):
+        self.east(state='down')
+        self.west(state='down')
+        self.assertIn('Look at RabbitMQ', self.refused('east'))
 
     def test_the_last_one_of_bare_metal(self):
         self.west(state='down')
         for host in 'kvm-1', 'kvm-2':
             self.cloud.services += [clouds.service(host)]
             self.cloud.servers += [clouds.server(f's-{host}', host, host)]
-        self.assertIn('the only compute service', self.refused('east'))
+        self.assertIn('Besides east no compute', self.refused('east'))
         self.assertIn('kvm-1 has virtual machines', self.refused('kvm-1'))
         self.assertNotIn('/os-hypervisors/detail', self.cloud.asked)
         # One that nobody knows may be one of bare metal.

@@ -42,6 +42,8 @@ class FenceTestCase(waiting.WaitingTestCase):
         for url in clouds.IRONIC, clouds.PLACEMENT:
             self.cloud.http.get(url, **GONE)
         out, err = self.fence('east')
+        self.assertIn('"fence east --wait 600" shows what is left. When it is '
+                      'repaired: start it, "unfence east"', out)
         self.assertIn('east is forced down and disabled', out)
         self.assertEqual('', err)
         self.assertEqual(
@@ -254,16 +256,16 @@ class FenceTestCase(waiting.WaitingTestCase):
 
     def test_dry_run_of_what_would_stay(self):
         self.west(state='down')
-        out, _ = self.fence('east', '--dry-run', status=1)
+        out, err = self.fence('east', '--dry-run', status=2)
         self.assertIn('1 server (s-0) stays because no other', out)
-        self.assertIn('It is refused now: No compute service is up', out)
+        self.assertIn('It is refused now: No compute service is up', err)
         self.assertNotIn('"never"', out)
 
     def test_dry_run_of_one_that_is_up(self):
         self.east(state='up')
-        out, _ = self.fence('east', '--dry-run')
+        out, err = self.fence('east', '--dry-run', status=2)
         self.assertIn('west takes 1 server and 1 free node', out)
-        self.assertIn('It is refused now: east is up', out)
+        self.assertIn('It is refused now: east is up', err)
 
     def test_zones_count(self):
         self.cloud.aggregates = [('here', ['east']), ('there', ['west'])]

@@ -71,7 +71,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             self.say(f'{service.host} is down: others take over its servers '
                      'when it is fenced, not when it is drained')
         if parsed_args.wait is None:
-            self.say(f'"drain {service.host} --wait 900" shows what is left, '
+            self.say(f'"drain {service.host} --wait 900" shows the rest, '
                      f'"undrain {service.host}" undoes it')
             return acting.DONE
         return self._watch(cloud, service.host, parsed_args.wait,

@@ -81,7 +81,7 @@ waiting, and nothing else.
             f'{service.host} is fenced already: '
             f'{service.reason or "no reason is given"}')
         if parsed_args.wait is None:
-            self.say(f'"fence {service.host} --wait 600" shows what is left. '
+            self.say(f'"fence {service.host} --wait 600" shows the rest. '
                      f'When it is repaired: start it, "unfence '
                      f'{service.host}"')
             return acting.DONE

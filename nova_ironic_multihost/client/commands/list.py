@@ -59,7 +59,7 @@ examples:
         while Ironic, placement or the database of a cell does not answer
 
 exit status: 0, or 2 if the cloud cannot be asked; if nova alone can, its
-columns are shown, and what is missing is said
+columns are shown, and the missing service is named
 """
 
     _status = arguments.CONSISTENT

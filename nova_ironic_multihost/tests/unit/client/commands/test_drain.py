@@ -101,7 +101,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.east(state='down')
         out, _ = self.drain('east')
         self.assertIn('when it is fenced', out)
-        self.assertIn('"drain east --wait 900" shows what is left, "undrain '
+        self.assertIn('"drain east --wait 900" shows the rest, "undrain '
                       'east" undoes it', out)
 
     def test_in_an_outage(self):

@@ -42,7 +42,7 @@ class FenceTestCase(waiting.WaitingTestCase):
         for url in clouds.IRONIC, clouds.PLACEMENT:
             self.cloud.http.get(url, **GONE)
         out, err = self.fence('east')
-        self.assertIn('"fence east --wait 600" shows what is left. When it is '
+        self.assertIn('"fence east --wait 600" shows the rest. When it is '
                       'repaired: start it, "unfence east"', out)
         self.assertIn('east is forced down and disabled', out)
         self.assertEqual('', err)

@@ -190,6 +190,8 @@ CHECKS = (
     ('Release of nova', (lambda known: drivers.judge_release(known.probe),)),
     ('Settings without contradiction', (
         lambda known: conf_settings.judge(known.settings),)),
+    ('Account in Ironic', (lambda known: conf_settings.judge_scope(
+        known.settings, known.release),)),
     ('Time to end', (_stopping,)),
     ('Takeover without fencing', (
         lambda known: units.judge_watchdog(known.settings, known.units),)),

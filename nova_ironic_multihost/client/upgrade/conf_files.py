@@ -81,6 +81,9 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
     conf.register_opts(ironic.ironic_options, group='ironic')
     conf.register_opts(utils.get_ksa_adapter_opts(
         ironic.DEFAULT_SERVICE_TYPE), group='ironic')
+    conf.register_opts([
+        cfg.StrOpt('project_name', deprecated_name='tenant_name'),
+        cfg.StrOpt('system_scope')], group='ironic')
     conf.register_opts(
         scheduler.filter_scheduler_opts, group='filter_scheduler')
     for group, listed in [*oslo_service.list_opts(),
@@ -150,7 +153,8 @@ def _values(conf: cfg.ConfigOpts, origin: str,
         tuple((f'{cause}_retries', _waiting(
             conf.ironic[f'{cause}_retries'],
             conf.ironic[f'{cause}_retry_delay']))
-            for cause in ('connect', 'status_code')))
+            for cause in ('connect', 'status_code')),
+        None if conf.ironic.system_scope else conf.ironic.project_name)
 
 
 def _waiting(retries: int | None, delay: float | None) -> float:

@@ -62,6 +62,8 @@ class ConfSettings:
     :ivar host_subset_size: of ``[filter_scheduler]``.
     :ivar ironic_retries: (option, the seconds that it lets one request to
         Ironic be repeated).
+    :ivar ironic_project: the project of nova's account in Ironic; None with
+        another scope.
     """
 
     origin: str
@@ -79,6 +81,7 @@ class ConfSettings:
     terms: lease.LeaseTiming = lease.LeaseTiming(60, 60)
     host_subset_size: int = 1
     ironic_retries: tuple[tuple[str, float], ...] = ()
+    ironic_project: str | None = None
 
     @property
     def key(self) -> HostKey:
@@ -89,6 +92,23 @@ class ConfSettings:
     def of_compute(self) -> bool:
         """Whether these are settings of a compute service."""
         return self.compute_driver is not None
+
+
+#: The first release with oslo.policy 6.
+ENFORCED = 34
+
+
+def judge_scope(found: ConfSettings, release: int | None) -> Iterator[Problem]:
+    """Report an account that may see no node of Ironic after the upgrade."""
+    if found.ironic_project and release is not None and release < ENFORCED:
+        yield Problem(
+            'nova asks Ironic with the scope of project '
+            f'{found.ironic_project} ([ironic]project_name). Since 2026.2 '
+            'scope is always enforced (oslo.policy 6): Ironic then shows all '
+            'nodes only to the role service in its service_project_name, or '
+            'to system scope. Before the upgrade give the account that role, '
+            'or the role admin with system_scope = all in place of '
+            'project_name.')
 
 
 def judge(found: ConfSettings) -> Iterator[Problem]:

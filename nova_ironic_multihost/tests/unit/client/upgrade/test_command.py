@@ -271,6 +271,11 @@ class FaultTestCase(StatusTestCase):
         self.assertIn('compute-1.conf has', self.check(
             collected=False)[1]['Schedulers and placement'])
 
+    def test_scope_of_the_account(self):
+        self.loaded['nova'] = '33.0.0'
+        self.write_all('[ironic]\nproject_name = service\n')
+        self.assert_found(WARNING, 'Account in Ironic', 'the role service')
+
     def test_retries_as_devstack_leaves_them(self):
         self.write_all('[ironic]\nconnect_retries = 300\n'
                        'connect_retry_delay = 5\n')
@@ -308,6 +313,7 @@ class UnknownTestCase(StatusTestCase):
         code, found = self.check()
         self.assertEqual(WARNING, code)
         for name in ('Driver', 'Settings without contradiction',
+                     'Account in Ironic',
                      'Time to end', 'Conductor groups and shards'):
             self.assertIn('Not known: nova.conf cannot be read', found[name])
 

@@ -101,6 +101,13 @@ class ReadTestCase(ConfigurationTestCase):
             'a.conf', '[filter_scheduler]\nhost_subset_size = 999\n'
         )]).host_subset_size)
 
+    def test_scope_of_the_account_in_ironic(self):
+        for text, project in (
+                ('', None), ('project_name = service\n', 'service'),
+                ('project_name = service\nsystem_scope = all\n', None)):
+            self.assertEqual(project, conf_files.read([self.write(
+                'a.conf', f'[ironic]\n{text}')]).ironic_project)
+
     def test_retries_of_requests_to_ironic(self):
         """With the delay that is set, or keystoneauth's own."""
         found = conf_files.read([self.write('a.conf', (

@@ -25,6 +25,18 @@ class JudgeTestCase(base.JudgeTestCase):
         self.assert_complains(
             self.judge(contradictions=('Do not.',)), 'Do not.', fatal=True)
 
+    def test_scope_of_the_account(self):
+        """Said before the upgrade to the release that enforces it."""
+        def judge(release, project='service'):
+            return conf_settings.judge_scope(
+                base.of_host('one', ironic_project=project), release)
+
+        self.assert_complains(judge(33), 'project service', 'the role service',
+                              'system_scope = all')
+        for release in 34, None:
+            self.assert_silent(judge(release))
+        self.assert_silent(judge(33, None))
+
     def test_retries(self):
         """Those that end before a silent host counts as dead are well."""
         for seconds in 0, 60:

@@ -180,8 +180,24 @@ def _connection(cloud: str | None,
     return connection
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     return ' '.join(str(error).split()).rstrip('.')
+
+
+def _root_cause(error: BaseException) -> str:
+    """Return why there was no answer: "Connection refused", "HTTP 503".
+
+    The libraries wrap it into several errors, each with a longer text. An
+    earlier error of ours is no cause: an answer to it may have failed now.
+    """
+    from keystoneauth1 import exceptions
+    deepest, text = error, _text(error)
+    while ((inner := deepest.__cause__ or deepest.__context__)
+           and not isinstance(inner, SurveyError)):
+        deepest = inner
+        if isinstance(inner, OSError | exceptions.ClientException):
+            text = getattr(inner, 'strerror', None) or _text(inner)
+    return text
 
 
 class CloudClient:
@@ -749,13 +765,43 @@ class _Api:
 
     def _ask(self, method: str, path: str, microversion: str,
              **parameters: typing.Any) -> typing.Any:
-        with self._translated_errors():
-            adapter = getattr(self._connection, self._service)
-            answer = getattr(adapter, method)(
+        session = self._connection.session
+        # First, so that an error of Keystone is not taken for the service's.
+        with self._translated_errors(
+                'Keystone', lambda: getattr(session.auth, 'auth_url', '')):
+            session.get_auth_headers()
+        with self._translated_errors(self._name, self._endpoint):
+            answer = getattr(self._adapter(), method)(
                 path, microversion=microversion, raise_exc=False,
                 **parameters)
         self._ahead = _ahead(answer.headers.get('Date', ''))
         return answer
+
+    def _adapter(self) -> typing.Any:
+        """Return the adapter; openstacksdk asks for the versions before.
+
+        It says that there are none if the service does not answer: then a
+        request shows the cause.
+        """
+        from openstack import exceptions
+        try:
+            return getattr(self._connection, self._service)
+        except exceptions.NotSupported as error:
+            url = self._endpoint()
+            status = self._connection.session.get(
+                url, authenticated=False, raise_exc=False).status_code
+            if status >= 500 or status in _BUSY:
+                raise Unanswered(f'{self._name} answered {url} with HTTP '
+                                 f'{status}. Look into its log.') from error
+            raise SurveyError(
+                f'{self._name} has no known version of its API at {url}. '
+                'Look at the endpoint in the catalog.') from error
+
+    def _endpoint(self) -> str:
+        """Return the URL of the service by clouds.yaml or the catalog."""
+        config = self._connection.config
+        return str(config.get_endpoint(self._service)
+                   or config.get_endpoint_from_catalog(self._service))
 
     def _expect_success(self, answer: typing.Any, path: str,
                         microversion: str) -> None:
@@ -783,21 +829,26 @@ class _Api:
             else f'{answered}. Look into its log.')
 
     @contextlib.contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Turn errors of the client libraries into SurveyError."""
+    def _translated_errors(self, name: str,
+                           url: Callable[[], str]) -> Iterator[None]:
+        """Turn errors of the client libraries into SurveyError.
+
+        :param name: of the service that is asked
+        :param url: returns where it is asked
+        """
         from keystoneauth1 import exceptions as identity_exceptions
         from openstack import exceptions as sdk_exceptions
         try:
             yield
         except identity_exceptions.Unauthorized as error:
             raise SurveyError(
-                f'keystone refuses the credentials: {_text(error)}. Look at '
+                f'Keystone refuses the credentials: {_text(error)}. Look at '
                 'user, password and scope.') from error
         except (identity_exceptions.ConnectionError,
                 identity_exceptions.DiscoveryFailure,
                 identity_exceptions.HttpServerError,
                 sdk_exceptions.ServiceDiscoveryException) as error:
-            raise self._unreachable(error) from error
+            raise _unanswered(name, url(), error) from error
         except (identity_exceptions.CatalogException,
                 sdk_exceptions.EndpointNotFound,
                 sdk_exceptions.ServiceDisabledException) as error:
@@ -808,11 +859,12 @@ class _Api:
         except (identity_exceptions.ClientException,
                 sdk_exceptions.SDKException) as error:
             if getattr(error, 'http_status', None) in _BUSY:
-                raise self._unreachable(error) from error
+                raise _unanswered(name, url(), error) from error
             raise SurveyError(
-                f'{self._name} cannot be asked: {_text(error)}.') from error
+                f'{name} cannot be asked: {_text(error)}.') from error
 
-    def _unreachable(self, error: Exception) -> Unanswered:
-        return Unanswered(
-            f'There is no way to {self._name}: {_text(error)}. Start what '
-            'does not answer, or look at the URL and at proxies (no_proxy).')
+
+def _unanswered(name: str, url: str, error: Exception) -> Unanswered:
+    return Unanswered(
+        f'{name} does not answer at {url}: {_root_cause(error)}. Start it, or '
+        'look at the URL and at proxies (no_proxy).')

@@ -159,12 +159,12 @@ class FakeCloud(fixtures.Fixture):
     def connection(self):
         session = sessions.Session(
             token_endpoint.Token('http://unused.test', 'token'))
-        config = types.SimpleNamespace(config={})
+        urls = {'compute': NOVA, 'placement': PLACEMENT, 'baremetal': IRONIC}
+        config = types.SimpleNamespace(config={}, get_endpoint=urls.get)
         return types.SimpleNamespace(session=session, config=config, **{
             name: adapter.Adapter(session, service_type=name,
                                   endpoint_override=url)
-            for name, url in (('compute', NOVA), ('placement', PLACEMENT),
-                              ('baremetal', IRONIC))})
+            for name, url in urls.items()})
 
     def survey(self):
         return cloud_client.CloudClient(self.connection(), self.connection())

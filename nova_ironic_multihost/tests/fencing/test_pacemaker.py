@@ -115,9 +115,9 @@ class AgentTestCase(base.BaseTestCase):
     def test_nova_is_away(self):
         self.apis.http.get(f'{clouds.NOVA}/os-services',
                            exc=requests.exceptions.ConnectionError('no'))
-        self.assertIn('no way to nova', self.act('off', status=1))
+        self.assertIn('nova does not answer at', self.act('off', status=1))
         self.assertEqual(40, self.now)
-        self.assertIn('no way to nova', self.act('monitor', status=1))
+        self.assertIn('nova does not answer at', self.act('monitor', status=1))
 
     def test_another_cell_is_out_of_reach(self):
         self.apis.services.append(clouds.service('far'))

@@ -2,11 +2,13 @@
 
 import datetime
 import re
+import socket
 from unittest import mock
 
 import fixtures
 from oslotest import base
 import requests
+import requests_mock
 from requests_mock.contrib import fixture as requests_mock_fixture
 
 from nova_ironic_multihost.client import cloud_client
@@ -444,9 +446,9 @@ class ErrorTestCase(SurveyTestCase):
                 ({'status_code': 404}, 'HTTP 404'),
                 ({'text': '<html>secret</html>'}, 'not JSON'),
                 ({'exc': requests.exceptions.ConnectionError('refused')},
-                 'no way to Ironic'),
+                 f'Ironic does not answer at {clouds.IRONIC}'),
                 ({'exc': requests.exceptions.Timeout('late')},
-                 'no way to Ironic'),
+                 f'Ironic does not answer at {clouds.IRONIC}'),
                 ({'exc': requests.exceptions.SSLError('certificate')},
                  'certificate')):
             self.cloud.http.get(f'{clouds.IRONIC}/nodes', **answer)
@@ -588,14 +590,15 @@ class ConnectTestCase(base.BaseTestCase):
             'message': 'It requires authentication.', 'code': 401,
             'title': 'Unauthorized'}})
         told = self.refused('one')
-        self.assertIn('keystone refuses the credentials', told)
+        self.assertIn('Keystone refuses the credentials', told)
 
     def test_keystone_is_down(self):
         self.http.get('http://keystone.test/v3',
                       exc=requests.exceptions.ConnectionError('refused'))
         self.http.post('http://keystone.test/v3/auth/tokens',
                        exc=requests.exceptions.ConnectionError('refused'))
-        self.assertIn('http://keystone.test', self.refused('one'))
+        self.assertIn('Keystone does not answer at http://keystone.test/v3: '
+                      'refused. ', self.refused('one'))
 
     def test_keystone_has_too_much_to_do(self):
         for status in 408, 429, 503, 504:
@@ -625,6 +628,71 @@ class ConnectTestCase(base.BaseTestCase):
                                  {'id': name, 'interface': 'public',
                                   'region': '', 'url': url}]}
                             for name, url in urls.items()]}})
+
+    def closed(self):
+        """Return the URL of a port that refuses connections."""
+        bound = socket.socket()
+        self.addCleanup(bound.close)
+        # Without listen().
+        bound.bind(('127.0.0.1', 0))
+        url = 'http://127.0.0.1:{1}'.format(*bound.getsockname())
+        self.http.register_uri(
+            requests_mock.ANY, re.compile(re.escape(url)), real_http=True)
+        return url
+
+    def test_keystone_refuses_connections(self):
+        for path in '', '/v3':
+            url = self.closed() + path
+            self.useFixture(fixtures.EnvironmentVariable('OS_AUTH_URL', url))
+            for name in 'USERNAME', 'PASSWORD', 'PROJECT_NAME':
+                self.useFixture(fixtures.EnvironmentVariable(
+                    f'OS_{name}', 'a-secret'))
+            for name in 'USER', 'PROJECT':
+                self.useFixture(fixtures.EnvironmentVariable(
+                    f'OS_{name}_DOMAIN_ID', 'default'))
+            self.assertEqual(
+                f'Keystone does not answer at {url}: Connection refused. '
+                'Start it, or look at the URL and at proxies (no_proxy).',
+                self.refused('envvars'))
+
+    def test_a_service_refuses_connections(self):
+        url = self.closed()
+        self.authenticated(baremetal=f'{url}/bm', compute=f'{url}/nova',
+                           placement=f'{url}/placement')
+        client = cloud_client.connect('one')
+        for ask, words in (
+                (client.read, f'Ironic does not answer at {url}/bm: '),
+                (client.computes, f'nova does not answer at {url}/nova: '),
+                (lambda: client.marked('TRAIT'),
+                 f'placement does not answer at {url}/placement: ')):
+            told = str(self.assertRaises(cloud_client.Unanswered, ask))
+            self.assertEqual(f'{words}Connection refused. ',
+                             told[:told.index('Start')])
+
+    def test_a_cause_is_that_of_its_request(self):
+        url = self.closed()
+        self.authenticated(baremetal=f'{url}/bm', compute='http://nova.test')
+        self.http.get('http://nova.test', exc=requests.exceptions.Timeout)
+        client = cloud_client.connect('one')
+        try:
+            client.read()
+        except cloud_client.SurveyError:
+            # As list does.
+            told = str(self.assertRaises(
+                cloud_client.SurveyError, client.computes))
+        self.assertIn('nova does not answer at http://nova.test: ', told)
+        self.assertNotIn('refused', told)
+
+    def test_proxy_without_a_service_behind_it(self):
+        self.authenticated(baremetal=clouds.IRONIC)
+        self.http.get(clouds.IRONIC, status_code=503)
+        client = cloud_client.connect('one')
+        told = str(self.assertRaises(cloud_client.Unanswered, client.read))
+        self.assertEqual(f'Ironic answered {clouds.IRONIC} with HTTP 503. '
+                         'Look into its log.', told)
+        self.http.get(clouds.IRONIC, text='<html>')
+        self.assertIn(f'no known version of its API at {clouds.IRONIC}',
+                      self.refused('one'))
 
     def test_region_without_ironic(self):
         self.authenticated(compute=clouds.NOVA)

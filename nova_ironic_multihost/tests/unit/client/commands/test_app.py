@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import socket
 import subprocess
 import sys
 
@@ -84,13 +86,13 @@ class AppTestCase(base.ShellTestCase):
 
     def test_no_system_scope(self):
         self.cloud.http.get(f'{clouds.IRONIC}/nodes', status_code=403)
-        self.assertIn('--os-baremetal-cloud NAME', self.fails())
+        self.assertIn('--os-baremetal-cloud NAME', self.fails('check'))
 
     def test_no_endpoint(self):
         self.cloud.http.get(
             f'{clouds.PLACEMENT}/resource_providers',
             exc=identity_exceptions.EndpointNotFound('no endpoint'))
-        self.assertIn('catalog has no placement', self.fails())
+        self.assertIn('catalog has no placement', self.fails('check'))
 
     def test_too_old(self):
         self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=406)
@@ -119,6 +121,23 @@ class AppTestCase(base.ShellTestCase):
         self.assertRegex(
             out, r'\ncomplete -F \S+ nova-ironic-multihost\n$')
         self.assertIn("cmds_node='list show'", out)
+
+    def test_an_error_is_one_line(self):
+        with socket.socket() as bound:
+            # Without listen() it refuses connections.
+            bound.bind(('127.0.0.1', 0))
+            url = 'http://127.0.0.1:{1}'.format(*bound.getsockname())
+            done = subprocess.run(
+                [sys.executable, '-m', app.__name__, 'list'],
+                env=os.environ | {
+                    'OS_AUTH_URL': url, 'OS_USERNAME': 'admin',
+                    'OS_PASSWORD': 'a-secret', 'OS_PROJECT_NAME': 'admin',
+                    'OS_USER_DOMAIN_ID': 'default',
+                    'OS_PROJECT_DOMAIN_ID': 'default'},
+                capture_output=True, text=True)
+        self.assertEqual((2, '', 1), (
+            done.returncode, done.stdout, done.stderr.count('\n')))
+        self.assertIn(f'Keystone does not answer at {url}: ', done.stderr)
 
     def test_nothing_but_what_was_asked_for(self):
         # Libraries warn about themselves when they are imported.

@@ -26,7 +26,7 @@ COMMAND = re.compile(
     (?:nova-manage|placement-manage|rabbitmqctl|systemctl|pcs|
        journalctl|kubectl|docker|podman|oc)\ [a-z-][^`"'|;,()$\#]*|
     nova-ironic-multihost\ (?:--|(?:check|complete|drain|fence|leaks|list|node|
-       plan|repair|silent|undrain|unfence)\b)[^`"'|;,()$\#]*|
+       plan|repair|report|silent|undrain|unfence)\b)[^`"'|;,()$\#]*|
     (?:SELECT|UPDATE|DELETE\ FROM|INSERT\ INTO)\ [^`"'|;$\#]*)""", re.VERBOSE)
 
 #: Options that say who asks, and in which version.
@@ -88,6 +88,8 @@ NOT_RUN = {
     'journalctl ': SYSTEMD,
     'kubectl ': DEPLOYER,
     'nova-manage placement audit': 'said to be of no use',
+    'nova-ironic-multihost report': (
+        'it only reads, as unit tests of it show with files and a cloud'),
     'oc ': DEPLOYER,
     'openstack aggregate create': 'for an aggregate of virtual machines',
     'openstack baremetal node set --shard': (

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""report: write one file for a bug report."""
+
+from importlib import metadata
+import io
+import os
+import pathlib
+import platform
+import re
+
+from cliff import command
+from oslo_config import cfg
+
+from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost.client.commands import check
+from nova_ironic_multihost.client.commands import list as compute_list
+from nova_ironic_multihost import conf
+
+FILE = 'nova-ironic-multihost-report.txt'
+
+PACKAGES = (base.PROGRAM, 'nova', 'openstacksdk', 'keystoneauth1',
+            'oslo.messaging', 'oslo.service', 'tooz')
+
+#: The only settings that are written, by group; none may hold a secret.
+SETTINGS = {
+    'DEFAULT': (
+        'host', 'compute_driver', 'service_down_time', 'report_interval',
+        'rpc_response_timeout', 'graceful_shutdown_timeout',
+        'manager_shutdown_timeout', 'max_concurrent_builds',
+        'update_resources_interval', 'reclaim_instance_interval',
+        'running_deleted_instance_action',
+        'running_deleted_instance_poll_interval', 'log_file', 'log_dir'),
+    'ironic': (
+        'peer_list', 'conductor_group', 'shard', 'api_max_retries',
+        'api_retry_interval', 'connect_retries', 'connect_retry_delay',
+        'status_code_retries', 'status_code_retry_delay', 'system_scope'),
+    'filter_scheduler': (
+        'host_subset_size', 'shuffle_best_same_weighed_hosts'),
+    'ironic_multihost': tuple(option.name for option in conf.OPTS)}
+
+#: Bytes of the end of a log, about 2,000 lines.
+_TAIL = 400_000
+
+# The rest of a line after such a word is removed: a secret may have spaces.
+_WORD = re.compile(r"""(?i)(
+    (?:pass|pwd|secret|token|credential|cookie|authorization|transport_url|
+       connection|api_?key|private_?key|user_?data|config_?drive|_sig)
+    [\w-]*['"]?\s*(?:[=:,]|\s(?=['"]))|--\S*(?:pass|token|secret)\S*\s
+    ).*""", re.VERBOSE)
+_URL = re.compile(r'(\w+://)\S*@')
+# Tokens, keys and encoded files; no frames of tables.
+_OPAQUE = re.compile(r'gAAAA[\w-]+=*|(?![+-]+(?:\s|$))[A-Za-z0-9+/=_-]{60,}')
+_KEY = re.compile(r'(?s)(-----BEGIN [A-Z ]*KEY-----).*?(-----END|\Z)')
+
+
+def without_secrets(text):
+    """Return a text without what may be a secret."""
+    return '\n'.join(
+        _OPAQUE.sub('***', _WORD.sub(r'\1***', _URL.sub(r'\1***@', line)))
+        for line in _KEY.sub(r'\1***\2', text).splitlines())
+
+
+class Missing(Exception):
+    """A part of the report cannot be had; the message says why."""
+
+
+class Report(base.CloudCommand, command.Command):
+    """Write one file for a bug report: what this host and the cloud show.
+
+    It has the output of "list --long" and "check", versions, settings of the
+    nova.conf of this host, and the last lines of the log of its nova-compute.
+    Of settings it has a fixed list without secrets. Passwords, tokens and
+    URLs with credentials are removed from all parts. The file names a part
+    that is missing, and why. It has names of hosts, nodes and servers: read
+    it before you send it.
+    """
+
+    EPILOG = f"""\
+examples:
+  nova-ironic-multihost report
+        writes {FILE}
+  nova-ironic-multihost report --nova-log /var/log/nova/nova-compute.log -
+        to standard output
+
+exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
+"""
+
+    _status = arguments.CONSISTENT
+
+    def get_parser(self, prog_name):
+        """Add the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--config-file', action='append', default=[], metavar='FILE',
+            help='as of nova-compute, may be given several times (default: '
+            'where nova-compute looks)')
+        parser.add_argument(
+            '--nova-log', metavar='FILE',
+            help='log of nova-compute (default: by nova.conf)')
+        parser.add_argument(
+            'file', metavar='FILE', nargs='?', default=FILE,
+            help='- for standard output (default: %(default)s)')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Write the file; keep the exit status."""
+        parts, missing = [], []
+        for name, read in (
+                ('versions', versions),
+                ('list --long', lambda: self._output(
+                    compute_list.ListComputes, '--long')),
+                ('check', lambda: self._output(check.Check)),
+                ('settings', lambda: settings(parsed_args.config_file)),
+                ('log', lambda: log(parsed_args))):
+            try:
+                text = read()
+            except Missing as error:
+                missing.append(name)
+                text = f'Missing:\n{error}'
+            parts.append(f'== {name}\n\n{without_secrets(text)}\n')
+        self._write(parsed_args.file, '\n'.join(parts))
+        if missing:
+            self._status = arguments.FOUND
+            self.tell(f'missing in {parsed_args.file}: {", ".join(missing)}')
+
+    def _output(self, kind, *argv):
+        """Return what another command prints."""
+        app, one = self.app, kind(self.app, None)
+        streams, printed = (app.stdout, app.stderr), io.StringIO()
+        app.stdout = app.stderr = printed
+        try:
+            status = one.run(one.get_parser('').parse_args(argv))
+        finally:
+            app.stdout, app.stderr = streams
+        if status == arguments.UNKNOWN:
+            raise Missing(printed.getvalue())
+        return printed.getvalue()
+
+    def _write(self, file, text):
+        if file == '-':
+            print(text, file=self.app.stdout)
+            return
+        try:
+            number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                             | os.O_NOFOLLOW, 0o600)
+            with open(number, 'w') as opened:
+                # Others may not read it, also if it was there before.
+                os.fchmod(number, 0o600)
+                opened.write(text)
+        except OSError as error:
+            raise base.Refused(f'{file} cannot be written: {error.strerror}. '
+                               'Name another file.') from error
+
+    def run(self, parsed_args):
+        """Run the command; return the exit status."""
+        return super().run(parsed_args) or self._status
+
+
+def versions():
+    """Return the versions of this system, and of the packages here."""
+    known = {'Python': platform.python_version(),
+             'system': platform.platform()}
+    for name in PACKAGES:
+        try:
+            known[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            known[name] = 'not installed here'
+    return '\n'.join(f'{name} {version}' for name, version in known.items())
+
+
+def _conf(files):
+    """Return the ConfigOpts of nova.conf, which knows SETTINGS only."""
+    found = cfg.ConfigOpts()
+    for group, names in SETTINGS.items():
+        found.register_opts([cfg.StrOpt(name) for name in names],
+                            None if group == 'DEFAULT' else group)
+    given = [word for file in files for word in ('--config-file', file)]
+    try:
+        found(given, project='nova', prog='nova-compute')
+    except (cfg.Error, OSError, ValueError):
+        # Without the text of the error: it may show a line with a secret.
+        raise Missing('nova.conf cannot be read: name a correct one with '
+                      '--config-file, as a user who may read it.') from None
+    if not found.config_file:
+        raise Missing('there is no nova.conf where nova-compute looks, or '
+                      'not for this user: name it with --config-file.')
+    return found
+
+
+def settings(files):
+    """Return the settings of nova.conf that are not left at their default."""
+    found = _conf(files)
+    values = [
+        (group, name, (found if group == 'DEFAULT' else found[group])[name])
+        for group, names in SETTINGS.items() for name in names]
+    return '\n'.join([f'files: {", ".join(found.config_file)}', *(
+        f'[{group}]{name} = {value}' for group, name, value in values
+        if value is not None)])
+
+
+def log(parsed_args):
+    """Return the last lines of the log of nova-compute."""
+    path = parsed_args.nova_log
+    if path is None:
+        found = _conf(parsed_args.config_file)
+        if not (found.log_file or found.log_dir):
+            raise Missing('nova.conf names no log: name it with --nova-log.')
+        path = os.path.join(
+            found.log_dir or '', found.log_file or 'nova-compute.log')
+    try:
+        with pathlib.Path(path).open('rb') as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
+            text = opened.read().decode(errors='replace')
+    except OSError as error:
+        raise Missing(f'{path}: {error.strerror}. Name the log with '
+                      '--nova-log.') from error
+    # A line without its beginning may have lost the word before a secret.
+    text = text if len(text) < _TAIL else text.partition('\n')[2]
+    return f'file: {path}\n{text}'

@@ -45,7 +45,7 @@ _TAIL = 400_000
 
 # The rest of a line after such a word is removed: a secret may have spaces.
 _WORD = re.compile(r"""(?i)(
-    (?:pass|pwd|secret|token|credential|cookie|authorization|transport_url|
+    (?:pass|pwd|secret|token|credentials?['"]|cookie|authorization|transport_url|
        connection|api_?key|private_?key|user_?data|config_?drive|_sig)
     [\w-]*['"]?\s*(?:[=:,]|\s(?=['"]))|--\S*(?:pass|token|secret)\S*\s
     ).*""", re.VERBOSE)

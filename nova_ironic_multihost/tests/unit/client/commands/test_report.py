@@ -39,6 +39,7 @@ SECRETS = (
     ('{"auth": {"password": "HUSH and HUSH", "user": "x"}}', '"auth"'),
     ("{'adminPass': 'HUSH'}", 'adminPass'),
     ("u'password', u'HUSH'", 'password'),
+    ("{'credentials': ('HUSH',)}", 'credentials'),
     ('curl -H "X-Auth-Token: HUSH"', 'X-Auth-Token'),
     ('X-Subject-Token=HUSH', 'X-Subject-Token'),
     ('Authorization: Basic HUSH', 'Authorization'),
@@ -131,7 +132,9 @@ class ReportTestCase(base.ShellTestCase):
         text, err = self.report(status=1)
         self.assertIn('missing in', err)
         self.assertIn('list --long, check\n', err)
-        self.assertEqual(2, text.count('There are no usable credentials'))
+        self.assertEqual(2, text.count('There are no usable credentials: '
+                                       'Auth plugin requires'))
+        self.assertEqual(2, text.count('or set the OS_* variables.'))
         self.assertIn('Audit took n-1.', text)
 
     def test_without_nova_and_its_files(self):

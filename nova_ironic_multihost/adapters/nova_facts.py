@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
 from http import HTTPStatus
-import itertools
 import random
 
 from nova import exception
@@ -137,8 +136,8 @@ class NovaWrites:
         self._failed = failed
         self._tracker = tracker
         self._under_way: Set[str] = frozenset()
-        # Not as those of the process before.
-        self._attempts = itertools.count(random.randrange(takeover.ATTEMPTS))
+        #: Instance -> the number of its last attempt in this process.
+        self._attempts: dict[str, int] = {}
 
     @property
     def under_way(self) -> Set[str]:
@@ -170,10 +169,15 @@ class NovaWrites:
         # Only one audit at a time calls this.
         self._under_way = frozenset(instances)
         unknown = len(instances)
+        self._attempts |= {uuid: 1 + self._attempts.get(
+            uuid, random.randrange(takeover.ATTEMPTS)) for uuid in instances}
         try:
             outcomes = takeover_write.take_over(
                 names.admin_context(), instances, host, eligible,
-                next(self._attempts))
+                self._attempts)
+            for uuid, outcome in outcomes.items():
+                if outcome is True:
+                    del self._attempts[uuid]
             unknown = sum(isinstance(outcome, Exception)
                           for outcome in outcomes.values())
             self._recorder.count(Event.TAKEN_OVER, sum(

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 from concurrent import futures
 import functools
+import types
 
 from nova import context as nova_context
 from nova import exception
@@ -52,20 +53,23 @@ Outcome = bool | Exception
 
 def take_over(context: nova_context.RequestContext,
               instances: Mapping[str, InstanceState], host: str,
-              eligible: Eligible, attempt: int = 0) -> dict[str, Outcome]:
+              eligible: Eligible,
+              attempts: Mapping[str, int] = types.MappingProxyType({})
+              ) -> dict[str, Outcome]:
     """Move instances that have not changed to another host.
 
     :param instances: uuid -> state when read; few, as all are read again
         between the two writes.
     :param eligible: asked after the first marks are written, which may take
         minutes. Instances of a host that is up again lose their mark.
-    :param attempt: another number than that of the calls before.
+    :param attempts: uuid -> another number than those of its attempts before.
     :returns: uuid -> whether it was moved; an Exception if unknown. The host
         in the mark then goes on with it or undoes it
         (engine/servers/recovery.py).
     :raises Exception: the outcome is unknown for all of them.
     """
-    transfers = {uuid: _Transfer(context, uuid, state, host, attempt)
+    transfers = {uuid: _Transfer(
+        context, uuid, state, host, attempts.get(uuid, 0))
                  for uuid, state in instances.items()}
 
     def run_step(

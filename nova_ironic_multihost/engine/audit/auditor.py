@@ -68,8 +68,6 @@ class Auditor:
         self.sources = sources
         self.heartbeats = HeartbeatLog(sources, clock)
         self.last: Audit | None = None
-        #: Whether this host was no member when the services were last read.
-        self.excluded = False
         self._writes = writes
         self._reader = reader
         self._clock = clock
@@ -136,12 +134,13 @@ class Auditor:
     def read_view(self, settings: Settings, hosts: Iterable[str] = ()
                   ) -> peers.View:
         """Read the compute services and note their heartbeats."""
+        begun = self._clock()
         known, outages = self.heartbeats.read(settings, hosts)
         view = peer_services.view(
             outages.judged(known, host_key(settings.host)),
             self._state_now(settings), settings)
-        self.excluded = not view.member(view.host)
-        if outages.paused or self.excluded:
+        self.heartbeats.note_member(view, begun)
+        if outages.paused or not view.member(view.host):
             self.doubt()
             if outages.own is not None:
                 self._disturbed = self._doubted
@@ -223,10 +222,11 @@ class Auditor:
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
+        begun = self._clock()
         view, dead = peer_services.eligible(
             self.sources, self._state_now(settings), settings, hosts,
-            self._known_hosts(), self.heartbeats.outages, self._clock())
-        self.excluded = not view.member(view.host)
+            self._known_hosts(), self.heartbeats.outages, begun)
+        self.heartbeats.note_member(view, begun)
         return dead
 
     def _note_waiting(self, audit: Audit) -> None:
@@ -377,12 +377,13 @@ class Auditor:
                     starting: bool = False, zones: bool = True
                     ) -> peer_services.Peers:
         """Read the compute services; remember the hash ring at once."""
+        begun = self._clock()
         seen_peers = peer_services.read_peers(
             self.sources, self._state_now(settings), settings,
             self.heartbeats.outages, hosts, starting, zones)
         self._state = dataclasses.replace(
             self._state, preferences=seen_peers.preferences)
-        self.excluded = not seen_peers.view.member(seen_peers.view.host)
+        self.heartbeats.note_member(seen_peers.view, begun)
         return seen_peers
 
     def _known_hosts(self) -> list[str]:

@@ -61,6 +61,9 @@ class HeartbeatLog:
         self._lock = threading.Lock()
         self._read_at: float | None = None
         self._stop_markers = StopMarkers()
+        #: Whether this host was no member when the services were last read.
+        self.excluded = False
+        self._excluded_at = float('-inf')
 
     def read(self, settings: Settings, hosts: Iterable[str]
              ) -> tuple[Services, Outages]:
@@ -75,6 +78,13 @@ class HeartbeatLog:
                     known, host_key(settings.host), self._read_at,
                     settings.heartbeats)
             return known, self.outages
+
+    def note_member(self, view: peers.View, begun: float) -> None:
+        """Note whether this host is a member; ``begun``: when it was asked."""
+        with self._lock:
+            if begun >= self._excluded_at:
+                self._excluded_at = begun
+                self.excluded = not view.member(view.host)
 
     def due(self, settings: Settings, often: bool) -> bool:
         """Whether a slow peer poll must note heartbeats meanwhile.

@@ -124,7 +124,7 @@ class Recheck:
         if record is None or record.owner == audit.view.host:
             return True
         if (self._ending() or self._auditor.is_barred(node)
-                or self._auditor.excluded
+                or self._auditor.heartbeats.excluded
                 and reason not in ownership.SERVED):
             return False
         known = audit.nodes.get(node)
@@ -152,7 +152,8 @@ class Recheck:
             return []
         sources, me = self._auditor.sources, audit.view.host
         known = audit.host_aggregates
-        moved = ownership.SERVED if self._auditor.excluded else _MOVED
+        moved = (ownership.SERVED if self._auditor.heartbeats.excluded
+                 else _MOVED)
         wanted = [node for node in nodes
                   if audit.reasons.get(node) in moved
                   and not self._auditor.is_barred(node)
@@ -189,8 +190,8 @@ class Recheck:
         wanted = [node for node in nodes if audit is not None
                   and audit.reasons.get(node) is Reason.PULLED
                   and not self._tracker.has(node)]
-        if (audit is None or self._ending() or self._auditor.excluded
-                or not wanted):
+        if (audit is None or not wanted or self._ending()
+                or self._auditor.heartbeats.excluded):
             return []
         me, known = audit.view.host, audit.host_aggregates
         return [

@@ -455,9 +455,10 @@ class Sources:
         as_seen = [uuid for uuid, state in instances.items()
                    if self._world.instances[uuid].state == state]
         # A new process of the host hardly ever begins with an old number.
-        attempt = int(self._world.new(self._host).removeprefix(self._host))
+        attempts = {uuid: int(self._world.new(f'{self._host}:{uuid}:')
+                              .rpartition(':')[2]) for uuid in instances}
         outcomes |= {uuid: self._outcome(
-            self._mark, uuid, instances[uuid], host, attempt)
+            self._mark, uuid, instances[uuid], host, attempts[uuid])
                      for uuid in as_seen}
         # The services are read: a host that is back keeps its own. Who does
         # not read them goes by what there is now.
@@ -468,7 +469,7 @@ class Sources:
         now = {uuid: self._world.instances[uuid].state for uuid in instances}
         return {uuid: self._outcome(
                     self._move, uuid, instances[uuid], host, now[uuid],
-                    instances[uuid].host_key in dead, asked, attempt)
+                    instances[uuid].host_key in dead, asked, attempts[uuid])
                 if outcome is True else outcome
                 for uuid, outcome in outcomes.items()}
 

@@ -1238,7 +1238,7 @@ class DeadTestCase(DriverTestCase):
         return [self.fenced(context, servicegroup_api, host)
                 for host in self.services]
 
-    def take_over(self, context, instances, host, eligible, attempt):
+    def take_over(self, context, instances, host, eligible, attempts):
         self.placed |= {instance: dataclasses.replace(state, host=host)
                         for instance, state in instances.items()}
         return dict.fromkeys(instances, True)

@@ -125,15 +125,23 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         self.assertEqual(2, failed.call_count)
         self.assertEqual(frozenset(), writes.under_way)
 
-    def test_each_take_over_has_a_number_of_its_own(self):
-        take_over = self.useFixture(fixtures.MockPatchObject(
-            takeover_write, 'take_over', return_value={})).mock
+    def test_each_attempt_at_an_instance_has_a_number_of_its_own(self):
+        """However many others are taken over in between."""
+        numbers = []
+
+        def take_over(context, instances, host, eligible, attempts):
+            numbers.extend(attempts[uuid] % takeover.ATTEMPTS
+                           for uuid in instances if uuid == 'i1')
+            return dict.fromkeys(instances, False)
+
+        self.useFixture(fixtures.MockPatchObject(
+            takeover_write, 'take_over', take_over))
         writes = nova_facts.NovaWrites()
         for _ in range(takeover.ATTEMPTS):
-            writes.take_over({}, 'host', frozenset)
-        numbers = {call.args[-1] % takeover.ATTEMPTS
-                   for call in take_over.call_args_list}
-        self.assertEqual(takeover.ATTEMPTS, len(numbers))
+            writes.take_over({'i1': None}, 'host', frozenset)
+            for number in range(takeover.ATTEMPTS - 1):
+                writes.take_over({f'other{number}': None}, 'host', frozenset)
+        self.assertEqual(takeover.ATTEMPTS, len(set(numbers)))
 
     def test_provider_of_a_node_that_is_gone(self):
         consumers = self.useFixture(fixtures.MockPatchObject(

@@ -49,7 +49,7 @@ class TransferTestCase(base.DatabaseTestCase):
         """Take it over; what is not known is raised."""
         outcome = takeover_write.take_over(
             self.context, {self.uuid: state or self.seen()}, host,
-            self.dead, attempt)[self.uuid]
+            self.dead, {self.uuid: attempt})[self.uuid]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome

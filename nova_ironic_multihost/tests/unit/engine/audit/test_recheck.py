@@ -84,6 +84,26 @@ class StillValidTestCase(cloud.AuditTestCase):
             self.assertEqual(not disabled, self.offers().still_valid(
                 free, Record(free, 'b')))
 
+    def test_an_older_answer_does_not_undo_that_this_host_is_disabled(self):
+        """The peer poll read the services later than this audit."""
+        self.cloud.set('b', up=False, forced_down=True)
+        settings = audit_state.Settings('a', points=32)
+        read = self.cloud.services
+
+        def services():
+            found = read()
+            self.cloud.services = read
+            self.cloud.set('a', disabled=True)
+            self.clock.now += 1
+            self.auditor.read_view(settings)
+            return found
+
+        self.cloud.services = services
+        self.auditor.audit(settings)
+        free = cloud.NODES[1]
+        self.assertTrue(self.auditor.is_mine(free))
+        self.assertFalse(self.offers().still_valid(free, Record(free, 'b')))
+
     def test_nothing_is_looked_up_before_the_tracker_reads_a_record(self):
         other = next(iter(set(cloud.NODES) - set(self.auditor.last.nodes)))
         self.cloud.asked.clear()

@@ -70,6 +70,13 @@ def not_alone(services: tuple[cloud_state.Service, ...],
     :param at: the time of ``services`` by nova's clock
     :param window: seconds in which one host may be fenced
     """
+    unknown = sorted(other.host for other in services if not other.reached)
+    if unknown:
+        return (f'nova misses {service.host}, and does not reach the database '
+                f'of the cell of {", ".join(unknown)}. Mend that first')
+    if service.seen is None:
+        return (f'nova has never had a heartbeat of {service.host}. Start '
+                'nova-compute there, or delete its compute service')
     others = [other for key, other in cloud_state.CloudState(
         services=services).service_of.items() if key != service.key]
     up = sum(other.up for other in others)

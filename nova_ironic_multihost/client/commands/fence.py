@@ -257,7 +257,7 @@ class Silent(acting.ActingCommand):
     For a tool that powers a machine off for no other reason. No other enabled
     compute service may be silent, more than half of the others must be up,
     and none may have been fenced lately. Beside a single other compute service
-    that one must be up. It changes nothing.
+    that one must be up. nova must reach each cell. It changes nothing.
     """
 
     EPILOG = """\
@@ -266,8 +266,9 @@ examples:
         nova has missed compute-2 alone for five minutes
 
 exit status: 0 silent; 1 not silent: it is up, disabled or fenced; 2 not
-known, or others are silent or were fenced, too: look (standard error says
-what to do). A program tells 1 from a crash by the line on standard output.
+known, others are silent or were fenced, too, or a heartbeat came: look
+(standard error says what to do). A program tells 1 from a crash by the line
+on standard output.
 """
 
     def get_parser(self, prog_name):
@@ -285,7 +286,7 @@ what to do). A program tells 1 from a crash by the line on standard output.
     def take_action(self, parsed_args):
         """Look at all compute services, until the time is over."""
         cloud = self.survey()
-        reads = []
+        seen = set()
         for _, known in polling.looks(
                 lambda: cloud.computes(parsed_args.host),
                 parsed_args.seconds):
@@ -298,11 +299,12 @@ what to do). A program tells 1 from a crash by the line on standard output.
                 known, service, cloud.moment(), parsed_args.within)
             if refused:
                 raise base.Refused(f'{refused}.')
-            reads.append(service)
-            if fencing.alive(reads):
+            seen.add(service.seen)
+            if len(seen) > 1:
                 raise base.Refused(
-                    f'nova calls {service.host} down, but its heartbeats go '
-                    'on coming: compare the clocks of the controllers.')
+                    f'nova calls {service.host} down, but a heartbeat came, '
+                    'or somebody changed it. Compare the clocks of the '
+                    'controllers, and ask again.')
         services.expect_bare_metal(cloud, known, service)
         self.say(f'{service.host} is silent, and no other compute service is')
         return acting.DONE

@@ -31,7 +31,7 @@ class Nova(fixtures.Fixture):
     :ivar services: what nova has of them
     :ivar changes: bodies of the requests that have changed one
     :ivar failures: so many requests are answered by 503 first
-    :ivar away: whether the database of a cell is away, before that of theirs
+    :ivar away: whether the database of a cell is away, that of host far
     :ivar clouds_file: path of a clouds.yaml with the entry fencing
     """
 
@@ -87,7 +87,9 @@ class Nova(fixtures.Fixture):
                 self.failures -= 1
                 return 503, {}
             if path == '/os-services':
-                return 200, {'services': self.services}
+                return 200, {'services': self.services + [
+                    {'binary': 'nova-compute', 'host': 'far',
+                     'status': 'UNKNOWN'}] * self.away}
             if path == '/os-hypervisors/detail':
                 return (500, {}) if self.away else (200, {'hypervisors': []})
             if path == '/servers/detail':

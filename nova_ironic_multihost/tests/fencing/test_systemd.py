@@ -300,7 +300,11 @@ exec {sys.executable} -W ignore -m {COMMANDS} "$@"
         cloud.away = True
         self.states('off')
         self.settings('silent_for=0', *self.nova_is(cloud))
-        self.fence('--if-silent', 'east')
+        told, _ = self.fence('--if-silent', 'east', status=1)
+        self.assertIn('the cell of far. Mend', told)
+        self.assertEqual([], cloud.changes)
+        # A person is not kept from it.
+        self.fence('east')
         self.assertEqual(('disabled', True), (
             cloud.services[0]['status'], cloud.services[0]['forced_down']))
 

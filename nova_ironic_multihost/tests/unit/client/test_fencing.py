@@ -74,12 +74,27 @@ class NotAloneTestCase(base.BaseTestCase):
         self.assertIn('RabbitMQ', told)
 
     def test_not_more_than_half_of_the_others_are_up(self):
-        # Fenced one after the other, drained, or in a cell that is away.
-        for state in FENCED, {'up': False, 'disabled': True}, (
-                {'up': False, 'reached': False}):
+        # Fenced one after the other, or drained.
+        for state in FENCED, {'up': False, 'disabled': True}:
             self.assertIsNone(self.not_alone({}, {}, state | {'seen': 0.0}))
             self.assertIn('2 of 4 others are up', self.not_alone(
                 {}, {}, *[state | {'seen': 0.0}] * 2))
+
+    def test_the_cell_of_another_is_away(self):
+        away = {'up': False, 'reached': False}
+        self.assertIn('the cell of compute-4. Mend',
+                      self.not_alone({}, {}, {}, away))
+        # The rest of its fields is not known, also beside another spelling.
+        west = cloud_state.Service('west', **self.SILENT)
+        self.assertIn('the cell of East. Mend', fencing.not_alone(
+            (cloud_state.Service('East', **away), cloud_state.Service('east'),
+             west), west, 1000.0, 0))
+
+    def test_it_never_sent_a_heartbeat(self):
+        known = (cloud_state.Service('new', up=False),
+                 cloud_state.Service('old', seen=990.0))
+        self.assertIn('never had a heartbeat of new', fencing.not_alone(
+            known, known[0], 1000.0, 0))
 
     def test_one_was_fenced_lately(self):
         for seen in 901.0, 1000.0, 1030.0, None:

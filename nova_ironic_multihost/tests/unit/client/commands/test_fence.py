@@ -348,22 +348,39 @@ class SilentTestCase(waiting.WaitingTestCase):
         at('Thu, 01 Jan 2026 01:01:00 GMT')
         self.silent()
 
-    def test_its_heartbeats_go_on(self):
-        for seconds in range(10, 50, 10):
-            self.after(seconds, self.beat)
-        self.assertIn('compare the clocks', self.refused('--for', '300'))
+    def test_a_heartbeat_came(self):
+        self.after(100, self.beat)
+        self.assertIn('a heartbeat came', self.refused('--for', '300'))
+        self.assertEqual(100, self.now)
+
+    def test_it_never_sent_a_heartbeat(self):
+        self.east(updated_at=None)
+        self.assertIn('never had a heartbeat of east', self.refused())
+
+    def test_the_cell_of_another_is_away(self):
+        self.cloud.services += [
+            clouds.service(host) for host in ('north', 'far-1', 'far-2')]
+
+        def go_away():
+            self.cloud.away = {'far-1', 'far-2'}
+
+        self.after(100, go_away)
+        self.assertIn('the cell of far-1, far-2. Mend',
+                      self.refused('--for', '300'))
+        self.assertEqual(100, self.now)
+
+    def test_virtual_machines_while_the_cell_of_another_is_away(self):
+        self.cloud.servers[:] = [clouds.server('s-1', 'east', 'hypervisor-7')]
+        self.assertIn('east has virtual machines', self.refused())
+        self.cloud.services += [clouds.service('north'), clouds.service('far')]
+        self.cloud.away = {'far'}
+        self.assertIn('the cell of far. Mend', self.refused())
 
     def test_not_known(self):
         self.cloud.away = {'east'}
         self.assertIn('does not reach', self.refused())
         self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=500)
         self.assertIn('HTTP 500', self.refused())
-
-    def test_another_cell_is_out_of_reach(self):
-        self.cloud.services += [
-            clouds.service('far'), clouds.service('north')]
-        self.cloud.away = {'far'}
-        self.silent()
 
     def test_a_host_of_virtual_machines(self):
         self.cloud.servers = [clouds.server('s-1', 'east', 'vm-host')]

@@ -46,12 +46,19 @@ _TAIL = 400_000
 # The rest of a line after such a word is removed: a secret may have spaces.
 _WORD = re.compile(r"""(?i)(
     (?:pass|pwd|secret|token|credentials?['"]|cookie|authorization|transport_url|
-       connection|api_?key|private_?key|user_?data|config_?drive|_sig)
-    [\w-]*['"]?\s*(?:[=:,]|\s(?=['"]))|--\S*(?:pass|token|secret)\S*\s
+       connection|(?:access|api|auth|encryption|hmac|private|ssh)[_-]?key|
+       user_?data|config_?drive|injected_?files|personality|community|
+       signature|[_?&]sig)
+    [\w-]*(?:['"\\]|%(?:25)*2[27])*\s*
+    (?:[=:,>]|%(?:25)*3[ad]|\s(?=['"]))|
+    (?:password|passwd|passphrase|secret|token|bearer)s?['")]*\s
+    (?!\[(?:-|None|req-)|of\ this\ account|and\ scope)|
+    --\S*(?:pass|token|secret)\S*\s|(?:ipmitool|sshpass)\s
     ).*""", re.VERBOSE)
 _URL = re.compile(r'(\w+://)\S*@')
 # Tokens, keys and encoded files; no frames of tables.
-_OPAQUE = re.compile(r'gAAAA[\w-]+=*|(?![+-]+(?:\s|$))[A-Za-z0-9+/=_-]{60,}')
+_OPAQUE = re.compile(r'gAAAA[\w-]+=*|eyJ[\w-]+\.[\w.-]+|'
+                     r'(?![+-]+(?:\s|$))[A-Za-z0-9+/=_-]{60,}')
 _KEY = re.compile(r'(?s)(-----BEGIN [A-Z ]*KEY-----).*?(-----END|\Z)')
 
 
@@ -170,9 +177,20 @@ def versions():
     return '\n'.join(f'{name} {version}' for name, version in known.items())
 
 
+class _Conf(cfg.ConfigOpts):
+    """Settings as nova.conf has them: $state_path stays."""
+
+    class StrSubWrapper(cfg.ConfigOpts.StrSubWrapper):
+        """Knows no value: another setting may be a secret, or not read."""
+
+        def __getitem__(self, key):
+            """Leave the name in the value."""
+            raise KeyError(key)
+
+
 def _conf(files):
     """Return the ConfigOpts of nova.conf, which knows SETTINGS only."""
-    found = cfg.ConfigOpts()
+    found = _Conf()
     for group, names in SETTINGS.items():
         found.register_opts([cfg.StrOpt(name) for name in names],
                             None if group == 'DEFAULT' else group)
@@ -209,6 +227,9 @@ def log(parsed_args):
             raise Missing('nova.conf names no log: name it with --nova-log.')
         path = os.path.join(
             found.log_dir or '', found.log_file or 'nova-compute.log')
+        if '$' in path:
+            raise Missing(f'nova.conf names {path} as the log: name it with '
+                          '--nova-log.')
     try:
         with pathlib.Path(path).open('rb') as opened:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))

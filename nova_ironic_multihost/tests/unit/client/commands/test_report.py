@@ -50,6 +50,28 @@ SECRETS = (
     ('GET /v1/image?temp_url_sig=HUSH', 'GET /v1/image'),
     ('"user_data": "HUSH"', 'user_data'),
     ('posted ' + 'HUSH' * 20, 'posted'),
+    ('The password HUSH is wrong for admin', 'The password'),
+    ("(u'password')  u'HUSH'", 'password'),
+    ('auth_token HUSH', 'auth_token'),
+    ('the token [HUSH]', 'the token'),
+    ('<password>HUSH</password>', 'password'),
+    ('GET /?password%3DHUSH', 'GET /?password'),
+    ('http://h:6080/?path=%3Ftoken%3DHUSH', 'http://h:6080/?path'),
+    ('%22password%22%253A%2522HUSH', 'password'),
+    (r'{"body": "{\"password\": \"HUSH\"}"}', 'body'),
+    ('curl -H Bearer HUSH', 'Bearer'),
+    ('{"access_key": "HUSH"}', 'access_key'),
+    ("{'accessKey': 'HUSH'}", 'accessKey'),
+    ('encryption_key=HUSH', 'encryption_key'),
+    ('hmac_keys = HUSH', 'hmac_keys'),
+    ('ssh_key = HUSH', 'ssh_key'),
+    ('X-Auth-Key: HUSH', 'X-Auth-Key'),
+    ("'injected_files': [('/etc/x', 'HUSH')]", 'injected_files'),
+    ("'personality': [{'contents': 'HUSH'}]", 'personality'),
+    ("{'snmp_community': 'HUSH'}", 'snmp_community'),
+    ('GET /image?Signature=HUSH', 'GET /image'),
+    ('ipmitool -H b -U admin -P HUSH chassis', 'ipmitool'),
+    ('bad: eyJhbGciOiJFUzI1NiJ9.HUSH.HUSH', 'bad'),
     ('-----BEGIN RSA PRIVATE KEY-----\nHUSH\nHUSH\n'
      '-----END RSA PRIVATE KEY-----', 'BEGIN RSA'),
     ('-----BEGIN PRIVATE KEY-----\nHUSH', 'BEGIN'),
@@ -66,10 +88,16 @@ class WithoutSecretsTestCase(base.ShellTestCase):
             self.assertIn('***', text)
 
     def test_others_stay(self):
-        line = ('2026-01-01 INFO nova.virt [req-1c1f3a52-0000-4000-8000-'
+        for line in (
+                '2026-01-01 INFO nova.virt [req-1c1f3a52-0000-4000-8000-'
                 '000000000000] Took node 1c1f3a52-0000-4000-8000-000000000001 '
-                'from compute-1: http://ironic:6385/v1/nodes HTTP 200')
-        self.assertEqual(line, report.without_secrets(line))
+                'from compute-1: http://ironic:6385/v1/nodes HTTP 200',
+                'Passing n-1 to west: it passed on, no foreign key: 1',
+                'nova does not accept the token of this account. Look',
+                'Look at user, password and scope.',
+                'DEBUG keystoneauth.token [-] Asked again',
+                'DEBUG keystoneauth.token [None req-1c1f3a52] Asked again'):
+            self.assertEqual(line, report.without_secrets(line))
 
 
 class ReportTestCase(base.ShellTestCase):
@@ -155,6 +183,21 @@ class ReportTestCase(base.ShellTestCase):
             self.conf.write_bytes(line)
             text, _ = self.report(status=1)
             self.assertIn('nova.conf cannot be read', text)
+
+    def test_settings_that_name_others(self):
+        for value in '$my_ip', '$host', '${ironic.password}', '$nix.nix':
+            self.conf.write_text(
+                '[ironic]\npassword = HUSH\n[DEFAULT]\n'
+                f'log_file = {self.log}\nhost = {value}\n')
+            self.assertIn(f'\n[DEFAULT]host = {value}\n', self.report()[0])
+
+    def test_log_that_nova_conf_names_by_others(self):
+        self.conf.write_text('[DEFAULT]\nlog_dir = $state_path/log\n')
+        text, err = self.report(status=1)
+        self.assertIn('\n[DEFAULT]log_dir = $state_path/log\n', text)
+        self.assertIn('nova.conf names $state_path/log/nova-compute.log as '
+                      'the log: name it with --nova-log.', text)
+        self.assertIn(': log\n', err)
 
     def test_log_of_nova_conf(self):
         self.conf.write_text(f'[DEFAULT]\nlog_dir = {self.directory}\n')

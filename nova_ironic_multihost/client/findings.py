@@ -280,7 +280,8 @@ def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
             yield Finding('allocation-without-instance', consumer,
                           f'node {node} is allocated to server {consumer}, '
                           'which does not exist. '
-                          + _repair('allocation-without-instance', consumer))
+                          + _repair('allocation-without-instance', consumer)
+                          + ', or says how')
     for instance in seen.instances:
         if (instance.host and not instance.deleted
                 and instance.uuid not in consumers):

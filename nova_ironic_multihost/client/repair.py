@@ -30,6 +30,9 @@ _ATTEMPTS = 3
 # States of a server that no operation of nova changes by itself.
 _AT_REST = frozenset({'active', 'stopped', 'paused', 'suspended', 'error'})
 
+# Provision states of a node on which no machine runs.
+_FREE = frozenset({'available', 'manageable', 'enroll'})
+
 
 class Result(enum.Enum):
     """What came of a finding; the value is for people."""
@@ -163,26 +166,49 @@ class Repairer:
             raise _Stop(
                 Result.REFUSED, f'{consumer} is a migration of server '
                 f'{self._migrations[consumer]} that is not over')
+        deleted = self._cloud.deleted(consumer)
+        command = ('"openstack resource provider allocation delete '
+                   f'{consumer}" deletes it')
         for uuid in held['allocations']:
-            node = self._cloud.node(uuid)
-            if node is not None and (
-                    node.instance_uuid == consumer
-                    or not node.instance_uuid
-                    and node.provision_state == 'active'):
-                raise _Stop(
-                    Result.REFUSED, f'node {uuid} has a machine without '
-                    'server. "nova-ironic-multihost leaks" has how it is '
-                    'freed; do that first')
+            self._expect_no_machine(uuid, consumer, command)
             host = self._cloud.owner(uuid)
-            if (host and self._cloud.deleted(consumer)
-                    and self._is_up(host)):
+            if host and deleted and self._is_up(host):
                 raise _Stop(
                     Result.LEFT, f'{host} frees node {uuid} at its next '
                     'audit of that node, as nova has deleted the server')
+        if not deleted:
+            raise _Stop(
+                Result.MANUAL, f'nova has no server {consumer}, or has '
+                'archived it: another client may have made the allocation. '
+                f'If nobody needs it, {command}')
         return _Write(
             f'the allocations of {consumer} are deleted',
             lambda: self._cloud.set_allocations(
                 consumer, held | {'allocations': {}}))
+
+    def _expect_no_machine(self, uuid: str, consumer: str,
+                           command: str) -> None:
+        """Raise _Stop unless no machine runs on a node."""
+        node = self._cloud.node(uuid)
+        if node is None:
+            raise _Stop(
+                Result.REFUSED, f'Ironic does not show node {uuid}, so it may '
+                'hide it with its machine. Use an account of system scope '
+                '(--os-baremetal-cloud NAME); if the node is gone, '
+                f'{command}')
+        if (node.instance_uuid == consumer
+                or not node.instance_uuid
+                and node.provision_state == 'active'):
+            raise _Stop(
+                Result.REFUSED, f'node {uuid} has a machine without '
+                'server. "nova-ironic-multihost leaks" has how it is '
+                'freed; do that first')
+        if node.instance_uuid or node.provision_state not in _FREE:
+            used = (f'held for server {node.instance_uuid}'
+                    if node.instance_uuid else node.provision_state)
+            raise _Stop(
+                Result.REFUSED, f'node {uuid} is {used}. Repair it when that '
+                f'is over; if it never ends, {command}')
 
     def _lost_allocation(self, uuid: str) -> _Write | None:
         """Return the allocation of the node of a server to it."""

@@ -119,7 +119,15 @@ class AdviceTestCase(operating.OperatingTestCase):
         ghost = uuid.uuid4()
         self.follow(f'{allocation} set {ghost} --allocation rp={node},{name}=1'
                     f' --project-id {ghost} --user-id {ghost}')
-        self.repaired(f'allocation-without-instance:{ghost}')
+        finding = f'allocation-without-instance:{ghost}'
+        self.assertEqual([f'nova-ironic-multihost repair {finding}'],
+                         self.advised('allocation-without-instance'))
+        _, said, _ = self.ask('repair', finding, '-f', 'json')
+        [advised] = COMMAND.findall(json.loads(said)[0]['Sentence'])
+        self.assertEqual(
+            f'openstack resource provider allocation delete {ghost}', advised)
+        self.follow(advised)
+        self.is_clean()
 
     def test_provider_without_node(self):
         stray = str(uuid.uuid4())

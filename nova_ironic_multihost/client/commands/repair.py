@@ -20,8 +20,8 @@ class Repair(base.CloudCommand, lister.Lister):
     """Mend what the check finds and what the APIs can mend safely.
 
     It deletes resource providers of nodes that neither Ironic nor nova has,
-    deletes allocations of servers that do not exist, and allocates the node
-    of a server that has no allocation. Each is looked at again right before.
+    deletes allocations of servers that nova has deleted, and allocates the
+    node of a server that has no allocation. Each is looked at again before.
     Compute services go on meanwhile, and it can be run again at any time.
 
     Result  repaired, gone (it is in order by now), mends itself, by hand,

@@ -30,7 +30,7 @@ class RepairTestCase(test_shell.ShellTestCase):
         self.assertEqual('repaired', self.repaired(finding)[0])
         self.assertNotIn(stray, self.providers())
 
-    def test_allocation_of_a_server_that_is_gone(self):
+    def test_allocation_of_a_consumer_that_nova_never_had(self):
         ghost = uuidutils.generate_uuid()
         free = next(node for node in self.nodes if node != self.node)
         self.placement.put(
@@ -39,10 +39,11 @@ class RepairTestCase(test_shell.ShellTestCase):
                 'project_id': ghost, 'user_id': ghost,
                 'consumer_generation': None}, version='1.28')
         finding = f'allocation-without-instance:{ghost}'
-        self.shell('repair', finding, '--dry-run', status=1)
-        self.assertEqual('repaired', self.repaired(finding)[0])
+        result, sentence = self.repaired(finding, status=1)
+        self.assertEqual('by hand', result)
+        self.assertIn(f'allocation delete {ghost}', sentence)
         self.assertEqual(
-            {}, self._get_allocations_by_provider_uuid(free))
+            [ghost], [*self._get_allocations_by_provider_uuid(free)])
 
     def test_server_without_an_allocation(self):
         uuid = self.server['id']

@@ -67,6 +67,7 @@ RUN = {
     'openstack compute service set --enable': ADVICE,
     'openstack compute service set --up': ADVICE,
     'openstack hypervisor show': ADVICE,
+    'openstack resource provider allocation delete': ADVICE,
     'openstack resource provider delete': ADVICE,
     'openstack resource provider list': ADVICE,
     'openstack resource provider show --allocations': ADVICE,

@@ -22,6 +22,13 @@ class RepairTestCase(base.ShellTestCase):
     def provider(self, uuid, name=None):
         self.cloud.providers.append({'uuid': uuid, 'name': name or uuid})
 
+    def deleted(self, server, node):
+        """Leave an allocation of a deleted server, on a node of no host."""
+        self.cloud.allocations[node] = [server]
+        self.cloud.deleted.append(server)
+        self.cloud.hypervisors = [
+            one for one in self.cloud.hypervisors if one['id'] != node]
+
     def assertRefused(self, words, *argv):
         """Assert that it is refused, and that nothing was written."""
         _, result, sentence = self.one(*argv, status=1)
@@ -45,7 +52,7 @@ class CommandTestCase(RepairTestCase):
     def test_of_all_findings_the_named_ones(self):
         self.provider('n-7')
         self.provider('n-8')
-        self.cloud.allocations['n-1'] = ['ghost']
+        self.deleted('ghost', 'n-1')
         self.assertEqual([], self.repair('stuck'))
         self.assertEqual([], self.repair('provider-without-node:n-9'))
         self.assertEqual(
@@ -62,19 +69,24 @@ class CommandTestCase(RepairTestCase):
              ('DELETE', '/resource_providers/n-8')], self.cloud.writes)
 
     def test_allocation_first_and_then_its_provider(self):
-        self.provider('n-9')
-        self.cloud.allocations['n-9'] = ['ghost']
+        self.provider('n-8', 'n-2')
+        self.deleted('ghost', 'n-2')
         self.assertEqual(
-            [('allocation-without-instance:ghost', 'repaired'),
-             ('provider-without-node:n-9', 'repaired')],
-            [row[:2] for row in self.repair()])
-        self.assertEqual([], self.repair())
+            ['allocation-without-instance:ghost', 'second-provider:n-8'],
+            [row[0] for row in self.repair(status=1)
+             if row[1] == 'repaired'])
 
     def test_dry_run_writes_nothing(self):
         self.provider('n-9')
         self.provider('n-8', 'n-2')
-        self.cloud.allocations = {'n-1': ['ghost']}
-        found = self.repair('--dry-run', status=1)
+        self.cloud.allocations = {}
+        self.deleted('ghost', 'n-1')
+
+        def of_api(*argv):
+            return [row for row in self.repair(*argv, status=1)
+                    if row[0] != 'node-without-record:n-1']
+
+        found = of_api('--dry-run')
         self.assertEqual([], self.cloud.writes)
         self.assertEqual(
             {'allocation-without-instance:ghost',
@@ -85,10 +97,10 @@ class CommandTestCase(RepairTestCase):
         # What was said is what is done.
         self.assertEqual(
             [(name, 'repaired', sentence) for name, _, sentence in found],
-            self.repair())
+            of_api())
 
     def test_service_that_does_not_answer(self):
-        self.cloud.allocations['n-1'] = ['ghost']
+        self.deleted('ghost', 'n-1')
         self.provider('n-9')
         self.cloud.http.put(
             f'{clouds.PLACEMENT}/allocations/ghost', status_code=503)
@@ -113,6 +125,8 @@ class CommandTestCase(RepairTestCase):
             self.assertIn(
                 f'"nova-ironic-multihost repair {one["Kind"]}:'
                 f'{one["Subject"]}" mends it', one['Sentence'])
+        [ghost] = [one for one in found if one['Subject'] == 'ghost']
+        self.assertTrue(ghost['Sentence'].endswith(' mends it, or says how'))
 
 
 class ProviderTestCase(RepairTestCase):
@@ -217,57 +231,96 @@ class ProviderTestCase(RepairTestCase):
 
 class LeakedAllocationTestCase(RepairTestCase):
 
+    KIND = 'allocation-without-instance'
+
     def setUp(self):
         super().setUp()
-        self.cloud.allocations['n-1'] = ['ghost']
+        self.deleted('ghost', 'n-1')
 
     def test_repaired(self):
         self.assertEqual(
             ('allocation-without-instance:ghost', 'repaired',
-             'the allocations of ghost are deleted'), self.one())
+             'the allocations of ghost are deleted'), self.one(self.KIND))
         self.assertEqual([], self.cloud.allocations['n-1'])
-        self.assertEqual([], self.repair())
+        self.assertEqual([], self.repair(self.KIND))
 
     def test_server_whose_owner_is_up(self):
-        self.cloud.deleted = ['ghost']
+        self.cloud.hypervisors.append(clouds.hypervisor('n-1', 'east'))
         _, result, sentence = self.one(status=1)
         self.assertEqual('mends itself', result)
         self.assertIn('east frees node n-1 at its next audit', sentence)
         self.assertEqual([], self.cloud.writes)
 
     def test_server_whose_owner_is_down(self):
-        self.cloud.deleted = ['ghost']
+        self.cloud.hypervisors.append(clouds.hypervisor('n-1', 'east'))
         self.cloud.services[0] |= {'state': 'down'}
-        self.assertEqual(
-            'repaired', self.one('allocation-without-instance')[1])
+        self.assertEqual('repaired', self.one(self.KIND)[1])
+
+    def test_consumer_that_nova_never_had(self):
+        # An operator bars a node with an allocation, or another service
+        # has it.
+        self.cloud.deleted = ['another']
+        _, result, sentence = self.one(self.KIND, status=1)
+        self.assertEqual('by hand', result)
+        self.assertIn('nova has no server ghost, or has archived it', sentence)
+        self.assertIn('"openstack resource provider allocation delete ghost"',
+                      sentence)
+        self.assertEqual([], self.cloud.writes)
 
     def test_migration_that_is_not_over(self):
         self.cloud.allocations['n-1'] = ['m-s-0']
         self.cloud.migrations = [('s-0', 'east', 'migrating')]
-        self.assertRefused('m-s-0 is a migration of server s-0')
+        self.assertRefused('m-s-0 is a migration of server s-0', self.KIND)
 
     def test_migration_that_is_over(self):
         self.cloud.allocations['n-1'] = ['m-s-0']
         self.cloud.migrations = [('s-0', 'east', 'confirmed')]
-        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual('by hand', self.one(self.KIND, status=1)[1])
 
     def test_machine_that_runs(self):
         self.cloud.nodes[1] |= {'provision_state': 'active'}
         for held in 'ghost', None:
             self.cloud.nodes[1] |= {'instance_uuid': held}
-            [leak] = self.repair('allocation-without-instance', status=1)
+            [leak] = self.repair(self.KIND, status=1)
             self.assertEqual('refused', leak[1])
             self.assertIn('"nova-ironic-multihost leaks"', leak[2])
         self.assertEqual([], self.cloud.writes)
+        self.cloud.deleted = []
         [leak] = self.repair('leaked-machine', status=1)
         self.assertEqual('by hand', leak[1])
         self.assertIn('node undeploy n-1', leak[2])
+
+    def test_node_that_may_have_a_machine(self):
+        for state in ('deploying', 'wait call-back', 'deploy failed',
+                      'deleting', 'error', 'cleaning', 'clean failed',
+                      'rescue', 'inspect failed', 'adopting', ''):
+            self.cloud.nodes[1] |= {'provision_state': state}
+            self.assertRefused(f'node n-1 is {state}', self.KIND)
+        self.cloud.nodes[1] |= {'provision_state': 'available',
+                                'instance_uuid': 's-1'}
+        self.assertRefused('node n-1 is held for server s-1', self.KIND)
+
+    def test_node_without_a_machine(self):
+        for state in 'available', 'manageable', 'enroll':
+            self.cloud.allocations['n-1'] = ['ghost']
+            self.cloud.nodes[1] |= {'provision_state': state}
+            self.assertEqual('repaired', self.one(self.KIND)[1], state)
+
+    def test_node_that_ironic_does_not_show(self):
+        del self.cloud.nodes[1]
+        # Whether nova shows a record of it or not.
+        for records in [], [clouds.hypervisor('n-1', 'east')]:
+            self.cloud.hypervisors += records
+            self.assertRefused('Ironic does not show node n-1', self.KIND)
+            self.assertRefused('--os-baremetal-cloud NAME', self.KIND)
+            self.assertRefused('"openstack resource provider allocation '
+                               'delete ghost"', self.KIND)
 
     def test_server_that_begins_to_be_built(self):
         # nova lists it after the allocations were read.
         self.cloud.allocations['n-1'] = ['s-9']
         self.cloud.unlisted = [clouds.server('s-9')]
-        self.assertEqual('gone', self.one()[1])
+        self.assertEqual('gone', self.one(self.KIND)[1])
         self.assertEqual([], self.cloud.writes)
 
     def test_changed_between_look_and_write(self):
@@ -276,7 +329,7 @@ class LeakedAllocationTestCase(RepairTestCase):
             self.cloud.generations['ghost'] += 1
 
         self.cloud.before_write = change
-        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual('repaired', self.one(self.KIND)[1])
         self.assertEqual(1, len(self.cloud.writes))
 
     def test_changes_for_ever(self):
@@ -284,13 +337,13 @@ class LeakedAllocationTestCase(RepairTestCase):
             self.cloud.generations['ghost'] += 1
 
         self.cloud.before_write = change
-        _, result, sentence = self.one(status=1)
+        _, result, sentence = self.one(self.KIND, status=1)
         self.assertEqual('failed', result)
         self.assertIn('consumer generation conflict', sentence)
 
     def test_lost_answer(self):
         self.cloud.lost = 1
-        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual('repaired', self.one(self.KIND)[1])
         self.assertEqual(1, len(self.cloud.writes))
 
 

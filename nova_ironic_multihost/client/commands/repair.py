@@ -39,8 +39,8 @@ examples:
 
 It asks for the allocations of each node, as "check --allocations" does.
 
-exit status: 0 nothing is left, 1 something is left, 2 the cloud cannot be
-asked
+exit status: 0 nothing is left, 1 something is left or FINDING is not found,
+2 the cloud cannot be asked
 """
 
     _status = acting.DONE
@@ -52,15 +52,21 @@ asked
             '--dry-run', action='store_true',
             help='look, and write nothing')
         parser.add_argument(
-            'finding', metavar='FINDING', nargs='?', default='',
+            'finding', metavar='FINDING', nargs='?',
             help='a kind, or KIND:SUBJECT (default: all that "check" finds)')
         shared_arguments.add(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Mend the findings one by one; keep the exit status."""
-        kind, _, subject = parsed_args.finding.partition(':')
-        if kind and kind not in findings.KINDS:
+        name = parsed_args.finding
+        kind, colon, subject = (name or '').partition(':')
+        # An empty variable of a shell must not mean all findings.
+        if name == '' or colon and not subject:
+            raise base.Refused(
+                f'"{name}" names no finding. Name a kind or KIND:SUBJECT; '
+                'without the argument all findings are mended.')
+        if name and kind not in findings.KINDS:
             raise base.Refused(
                 f'"{kind}" is no kind of finding. Name one of: '
                 f'{", ".join(findings.KINDS)}.')
@@ -68,6 +74,10 @@ asked
         seen = cloud.read(allocations=True, zones=True)
         found = [one for one in findings.inconsistencies(seen, seen.at)
                  if kind in ('', one.kind) and subject in ('', one.subject)]
+        if subject and not found:
+            self._status = acting.LEFT
+            self.tell(f'"check --allocations" finds no {name}: it is in order '
+                      'by now, or its name is misspelled')
         # An allocation bars the deletion of its provider.
         found.sort(key=lambda one: 'allocation' not in one.kind)
         repairer = repair.Repairer(cloud, ownership_report.OwnershipReport(

@@ -49,12 +49,30 @@ class CommandTestCase(RepairTestCase):
         self.assertEqual((2, ''), (status, out))
         self.assertIn('Name one of: compute-missing, ', err)
 
+    def test_name_that_is_empty(self):
+        # "$KIND:$SUBJECT" with a variable that is not set.
+        self.provider('n-9')
+        for name in '', ':', ':n-9', 'provider-without-node:':
+            status, out, err = self.shell('repair', name)
+            self.assertEqual((2, ''), (status, out))
+            self.assertIn('Name ', err)
+        self.assertIn('"provider-without-node:" names no finding', err)
+        self.assertEqual([], self.cloud.writes)
+
+    def test_subject_that_is_not_found(self):
+        self.provider('n-9')
+        status, out, err = self.shell(
+            'repair', 'provider-without-node:n-8', '-f', 'json')
+        self.assertEqual((1, []), (status, json.loads(out)))
+        self.assertIn('"check --allocations" finds no '
+                      'provider-without-node:n-8', err)
+        self.assertEqual([], self.cloud.writes)
+
     def test_of_all_findings_the_named_ones(self):
         self.provider('n-7')
         self.provider('n-8')
         self.deleted('ghost', 'n-1')
         self.assertEqual([], self.repair('stuck'))
-        self.assertEqual([], self.repair('provider-without-node:n-9'))
         self.assertEqual(
             'allocation-without-instance:ghost',
             self.one('allocation-without-instance')[0])

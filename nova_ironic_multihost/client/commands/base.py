@@ -21,6 +21,13 @@ class Refused(Exception):
     """The command is refused; the message names the remedy."""
 
 
+def unexpected(error):
+    """Return the sentence of an error that no code of ours has raised."""
+    return (f'{type(error).__name__}: {error}. That was not expected: an '
+            'API has an odd answer, or there is an error in this program; '
+            '--debug shows where')
+
+
 class CloudCommand:
     """Mixin for cliff's Command, Lister and ShowOne; name it before them.
 
@@ -94,16 +101,17 @@ class CloudCommand:
             raise
         except Exception as error:  # noqa: BLE001
             # cliff would exit with 1, which here means that something is left.
-            self._failed(
-                f'{type(error).__name__}: {error}. That was not expected: an '
-                'API has an odd answer, or there is an error in this program; '
-                '--debug shows where')
+            self._failed(unexpected(error))
         return arguments.UNKNOWN
 
     def _failed(self, sentence):
+        self.trace()
+        self.tell(sentence)
+
+    def trace(self):
+        """Print where the present exception is from, with --debug."""
         if self.app.options.debug:
             traceback.print_exc(file=self.app.stderr)
-        self.tell(sentence)
 
     def tell(self, sentence):
         """Print a sentence to standard error."""

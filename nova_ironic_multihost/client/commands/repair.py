@@ -16,6 +16,10 @@ from nova_ironic_multihost.client import repair
 COLUMNS = 'Finding', 'Result', 'Sentence'
 
 
+def _failed(finding, sentence):
+    return repair.Outcome(finding, repair.Result.FAILED, sentence)
+
+
 class Repair(base.CloudCommand, lister.Lister):
     """Mend what the check finds and what the APIs can mend safely.
 
@@ -84,13 +88,19 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
             seen, shared_arguments.given(parsed_args)))
         outcomes = []
         for one in found:
+            # The table has each write, so no error may lose it.
+            stop = False
             try:
-                outcomes.append(repairer.repair(one, parsed_args.dry_run))
-            except cloud_client.Unanswered as error:
-                # The others would wait for the same service.
-                outcomes.append(repair.Outcome(
-                    one, repair.Result.FAILED,
-                    f'{error} Run the same command again.'))
+                outcome = repairer.repair(one, parsed_args.dry_run)
+            except cloud_client.SurveyError as error:
+                # If it is Unanswered the others would wait as well.
+                stop = isinstance(error, cloud_client.Unanswered)
+                outcome = _failed(one, f'{error} Run the same command again.')
+            except Exception as error:  # noqa: BLE001
+                self.trace()
+                stop, outcome = True, _failed(one, base.unexpected(error))
+            outcomes.append(outcome)
+            if stop:
                 self._status = arguments.UNKNOWN
                 break
         self._summarize(found, outcomes)

@@ -132,6 +132,37 @@ class CommandTestCase(RepairTestCase):
         # Nor are the others asked for.
         self.assertEqual(finding, self.one(status=2)[0])
 
+    def test_error_of_one_finding(self):
+        self.deleted('a-ghost', 'n-1')
+        self.deleted('b-ghost', 'n-2')
+        self.provider('n-9')
+        self.cloud.http.get(
+            f'{clouds.IRONIC}/nodes/n-2', status_code=403, json={})
+        found = {name: (result, sentence) for name, result, sentence
+                 in self.repair(status=1)}
+        self.assertEqual(
+            'repaired', found['allocation-without-instance:a-ghost'][0])
+        result, sentence = found['allocation-without-instance:b-ghost']
+        self.assertEqual('failed', result)
+        self.assertIn('Ironic forbids this account /nodes/n-2', sentence)
+        self.assertEqual('repaired', found['provider-without-node:n-9'][0])
+
+    def test_odd_answer_to_one_finding(self):
+        self.deleted('a-ghost', 'n-1')
+        self.deleted('b-ghost', 'n-2')
+        self.provider('n-9')
+        self.cloud.http.get(
+            f'{clouds.PLACEMENT}/allocations/b-ghost', json={'x': 1})
+        done, failed = self.repair(status=2)
+        self.assertEqual('repaired', done[1])
+        self.assertEqual(('allocation-without-instance:b-ghost', 'failed'),
+                         failed[:2])
+        self.assertIn("KeyError: 'allocations'. That was not expected",
+                      failed[2])
+        self.assertEqual([('PUT', '/allocations/a-ghost')], self.cloud.writes)
+        *_, err = self.shell('--debug', 'repair')
+        self.assertIn('Traceback', err)
+
     def test_check_names_the_command(self):
         self.provider('n-9')
         self.provider('n-8', 'n-2')

@@ -246,15 +246,59 @@ class Repairer:
     def _allocate(self, server: cloud_state.CloudServer, node: str,
                   found: dict[str, typing.Any]) -> None:
         [(name, inventory)] = found['inventories'].items()
-        if inventory['reserved']:
-            # Placement allocates nothing that is reserved. The owner of the
-            # node reserves it again, within 10 minutes.
+        try:
+            if inventory['reserved']:
+                # Placement allocates nothing that is reserved. The owner of
+                # the node reserves it again, within 10 minutes.
+                self._reserve(node, 0, found)
+            self._cloud.set_allocations(server.uuid, {
+                'allocations': {node: {'resources': {name: 1}}},
+                'project_id': server.project, 'user_id': server.user,
+                'consumer_generation': None})
+        except cloud_client.SurveyError as error:
+            if inventory['reserved']:
+                self._reserve_again(node, inventory['reserved'], error)
+            self._expect_server(server.uuid)
+            raise
+        self._expect_server(server.uuid)
+
+    def _reserve(self, node: str, reserved: int,
+                 found: dict[str, typing.Any]) -> None:
+        [(name, inventory)] = found['inventories'].items()
+        if inventory['reserved'] != reserved:
             self._cloud.set_inventories(node, found | {
-                'inventories': {name: inventory | {'reserved': 0}}})
-        self._cloud.set_allocations(server.uuid, {
-            'allocations': {node: {'resources': {name: 1}}},
-            'project_id': server.project, 'user_id': server.user,
-            'consumer_generation': None})
+                'inventories': {name: inventory | {'reserved': reserved}}})
+
+    def _reserve_again(self, node: str, reserved: int,
+                       cause: cloud_client.SurveyError) -> None:
+        """Write ``reserved`` back, so that no build gets the node."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self._reserve(node, reserved, self._cloud.inventories(node))
+            except cloud_client.SurveyError as failed:
+                error = failed
+            else:
+                return
+        raise _Stop(
+            Result.FAILED, f'{cause} Nor is node {node} reserved again: '
+            f'{error} A build may get it until its owner reserves it, within '
+            '10 minutes. Run the same command again.')
+
+    def _expect_server(self, uuid: str) -> None:
+        """Delete the allocation of a server that was deleted meanwhile."""
+        try:
+            if self._cloud.server(uuid) is not None:
+                return
+            held = self._cloud.allocations(uuid)
+            if held['allocations']:
+                self._cloud.set_allocations(uuid, held | {'allocations': {}})
+        except cloud_client.SurveyError as error:
+            raise _Stop(
+                Result.FAILED, f'whether server {uuid} is deleted, and has an '
+                f'allocation, is not known: {error} Run "check --allocations".'
+                ) from error
+        raise _Stop(Result.GONE, f'server {uuid} is deleted by now, and has '
+                    'no allocation')
 
     def _advice(self, finding: findings.Finding) -> tuple[Result, str]:
         """Return who mends a finding that no API can mend."""

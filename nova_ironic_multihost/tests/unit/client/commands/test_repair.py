@@ -479,6 +479,81 @@ class LostAllocationTestCase(RepairTestCase):
         self.assertEqual('repaired', self.one()[1])
         self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
 
+    def test_allocation_that_fails(self):
+        self.cloud.http.put(
+            f'{clouds.PLACEMENT}/allocations/s-0', status_code=503)
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('failed', result)
+        self.assertIn('/allocations/s-0 with HTTP 503', sentence)
+        self.assertEqual({'n-0'}, self.cloud.reserved)
+
+    def test_allocation_that_fails_while_others_write(self):
+        # The generation of the provider is another by then.
+        def fail(request, context):
+            self.cloud.generations['n-0'] += 1
+            context.status_code = 503
+
+        self.cloud.http.put(
+            f'{clouds.PLACEMENT}/allocations/s-0', json=fail)
+        before = []
+
+        def change(method, path):
+            before.append(path)
+            if len(before) == 2:
+                self.cloud.generations['n-0'] += 1
+
+        self.cloud.before_write = change
+        self.assertEqual('failed', self.one(status=1)[1])
+        self.assertEqual({'n-0'}, self.cloud.reserved)
+
+    def test_placement_that_goes_away_between_the_writes(self):
+        def away(request, context):
+            self.cloud.http.get(
+                f'{clouds.PLACEMENT}/resource_providers/n-0/inventories',
+                status_code=502)
+            context.status_code = 503
+
+        self.cloud.http.put(
+            f'{clouds.PLACEMENT}/allocations/s-0', json=away)
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('failed', result)
+        self.assertIn('/allocations/s-0 with HTTP 503', sentence)
+        self.assertIn('Nor is node n-0 reserved again: ', sentence)
+        self.assertIn('/inventories with HTTP 502', sentence)
+
+    def delete_server(self, method, path):
+        """Delete the server, of which nova finds no allocation to delete."""
+        if path.startswith('/allocations'):
+            self.cloud.before_write = lambda method, path: None
+            self.cloud.servers = []
+            self.cloud.deleted = ['s-0']
+
+    def test_server_that_is_deleted_meanwhile(self):
+        for lost in 0, 1:
+            self.cloud.servers = [clouds.server('s-0', 'east', 'n-0')]
+            self.cloud.allocations = {}
+            # Only the answer to the allocation gets lost.
+            self.cloud.reserved = set()
+            self.cloud.lost = lost
+            self.cloud.before_write = self.delete_server
+            self.assertEqual(
+                ('instance-without-allocation:s-0', 'gone',
+                 'server s-0 is deleted by now, and has no allocation'),
+                self.one())
+            self.assertEqual({'n-0': []}, self.cloud.allocations)
+
+    def test_server_that_may_be_deleted_meanwhile(self):
+        def delete(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.http.get(f'{clouds.NOVA}/servers/s-0',
+                                    status_code=503)
+
+        self.cloud.before_write = delete
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('failed', result)
+        self.assertIn('/servers/s-0 with HTTP 503', sentence)
+        self.assertIn('Run "check --allocations"', sentence)
+
     def test_node_without_an_inventory(self):
         self.cloud.http.get(
             f'{clouds.PLACEMENT}/resource_providers/n-0/inventories',

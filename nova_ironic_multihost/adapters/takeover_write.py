@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from collections.abc import Set
 from concurrent import futures
 import functools
-import types
 
 from nova import context as nova_context
 from nova import exception
@@ -53,8 +52,7 @@ Outcome = bool | Exception
 
 def take_over(context: nova_context.RequestContext,
               instances: Mapping[str, InstanceState], host: str,
-              eligible: Eligible,
-              attempts: Mapping[str, int] = types.MappingProxyType({})
+              eligible: Eligible, attempts: Mapping[str, int]
               ) -> dict[str, Outcome]:
     """Move instances that have not changed to another host.
 
@@ -68,8 +66,7 @@ def take_over(context: nova_context.RequestContext,
         (engine/servers/recovery.py).
     :raises Exception: the outcome is unknown for all of them.
     """
-    transfers = {uuid: _Transfer(
-        context, uuid, state, host, attempts.get(uuid, 0))
+    transfers = {uuid: _Transfer(context, uuid, state, host, attempts[uuid])
                  for uuid, state in instances.items()}
 
     def run_step(

@@ -10,12 +10,24 @@ nodes. A preference is not ownership (:mod:`.ownership`).
 import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 import logging
+import typing
 import warnings
 
 from nova_ironic_multihost.rules.peers import HostKey
 
 LOG = logging.getLogger(__name__)
+
+
+@functools.cache
+def _hashring() -> typing.Any:
+    """Return tooz.hashring; the help of a command does not wait for it."""
+    # Once: this changes filters of all threads. tooz imports eventlet, which
+    # would warn users of commands.
+    with warnings.catch_warnings(record=True):
+        from tooz import hashring
+    return hashring
 
 
 class Ring:
@@ -27,11 +39,7 @@ class Ring:
         self.points = points
         if not self.members:
             raise ValueError('a ring needs at least one member')
-        # Here, so that the help of a command does not wait for the import.
-        with warnings.catch_warnings(record=True):
-            # tooz imports eventlet, which would warn users of commands.
-            from tooz import hashring
-        self.hashring = hashring.HashRing(self.members, partitions=points)
+        self.hashring = _hashring().HashRing(self.members, partitions=points)
         # A node is looked up several times in a row. Replaced as a whole.
         self._last: tuple[str, HostKey] | None = None
 

@@ -155,8 +155,8 @@ def judge_marks(seen: cloud_state.CloudState,
             f"OWNER_NOVA: {host} runs nova's own driver, or has not audited "
             'all nodes since it runs this one. Switch it, and wait for an '
             'audit of all nodes ([DEFAULT]update_resources_interval) before '
-            'the last compute service is upgraded to nova 34 (2026.2), whose '
-            'scheduler finds no node without it.')
+            'the last compute service is upgraded to nova 34 (2026.2). The '
+            'scheduler of nova 34 finds no node without the trait.')
 
 
 def missing(found: Sequence[conf_settings.ConfSettings], hosts: Sequence[str],

@@ -2,6 +2,7 @@
 
 """Instances that go from one host to another, each once."""
 
+import collections
 import contextlib
 from unittest import mock
 
@@ -17,6 +18,10 @@ from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.adapters import base
+
+
+#: The first attempt at each instance.
+ATTEMPTS = collections.defaultdict(int)
 
 
 def all_dead(hosts):
@@ -194,7 +199,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 mock.patch.object(takeover_write, 'MAX_UNANSWERED', 2), \
                 self.in_order([*others, first, last], [first, last, *others]):
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead)
+                self.context, wanted, 'mine', all_dead, ATTEMPTS)
         self.assertEqual(dict.fromkeys(others, True), {
             uuid: found[uuid] for uuid in others})
 
@@ -231,7 +236,7 @@ class TransferTestCase(base.DatabaseTestCase):
             self.assertEqual(
                 {migrating: False, **dict.fromkeys(others, True)},
                 takeover_write.take_over(
-                    self.context, wanted, 'mine', all_dead),
+                    self.context, wanted, 'mine', all_dead, ATTEMPTS),
             )
         self.assertEqual(2, asked.call_count)
 
@@ -241,7 +246,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 objects.Instance, 'save',
                 side_effect=messaging.MessagingTimeout) as save:
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead)
+                self.context, wanted, 'mine', all_dead, ATTEMPTS)
         self.assertEqual(takeover_write.MAX_UNANSWERED, save.call_count)
         self.assertEqual(
             [False] * 3 + [True] * 2,
@@ -376,13 +381,14 @@ class TransferTestCase(base.DatabaseTestCase):
             self.assertEqual(
                 dict.fromkeys(wanted, True),
                 takeover_write.take_over(
-                    self.context, wanted, 'mine', all_dead),
+                    self.context, wanted, 'mine', all_dead, ATTEMPTS),
             )
         # Before the first write of each and between the two, and no more.
         self.assertEqual([wanted.keys()] * 2, [
             set(call.args[1]) for call in read.call_args_list])
         self.assertEqual(
-            {}, takeover_write.take_over(self.context, {}, 'mine', all_dead))
+            {}, takeover_write.take_over(
+                self.context, {}, 'mine', all_dead, ATTEMPTS))
 
     def lose(self, uuid, act=lambda: None):
         """Lose the answer to the second write of one, which is done."""
@@ -411,7 +417,7 @@ class TransferTestCase(base.DatabaseTestCase):
         with self.lose(odd), mock.patch.object(
                 takeover_write, '_read', fail_the_third_time):
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead)
+                self.context, wanted, 'mine', all_dead, ATTEMPTS)
         self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
         self.assertEqual(dict.fromkeys(others, True), found)
 
@@ -426,7 +432,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.after_reading(2, move):
             self.assertEqual({uuid: True}, takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead))
+                self.context, wanted, 'mine', all_dead, ATTEMPTS))
 
     def test_one_that_is_used_at_once_is_moved(self):
         wanted = self.some(1)
@@ -439,7 +445,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.lose(uuid, use):
             self.assertEqual({uuid: True}, takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead))
+                self.context, wanted, 'mine', all_dead, ATTEMPTS))
 
     def test_what_happens_to_one_happens_to_no_other(self):
         wanted = self.some()
@@ -457,7 +463,7 @@ class TransferTestCase(base.DatabaseTestCase):
         row.save()
         with mock.patch.object(objects.Instance, 'save', fail_for_one):
             found = takeover_write.take_over(
-                self.context, wanted, 'mine', all_dead)
+                self.context, wanted, 'mine', all_dead, ATTEMPTS)
         self.assertIsInstance(found.pop(odd), ZeroDivisionError)
         self.assertEqual({gone: False, changed: False,
                           **dict.fromkeys(others, True)}, found)

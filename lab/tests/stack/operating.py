@@ -146,7 +146,9 @@ class OperatingTestCase(command.LabTestCase):
         """
         end = time.monotonic() + PATIENCE
         while not so():
-            self.assertLess(time.monotonic(), end, (what or self.rows)())
+            if time.monotonic() > end:
+                self.keep_logs()
+                self.fail((what or self.rows)())
             time.sleep(1)
 
     def get(self, port, path):

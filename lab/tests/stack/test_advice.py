@@ -171,9 +171,15 @@ class AdviceTestCase(operating.OperatingTestCase):
             'SELECT * FROM nova_cell1.copied; END')
         self.follow('openstack --os-placement-api-version 1.20 '
                     f'resource provider create --uuid {second} {second}')
-        self.until(lambda: 'second-record' in self.kinds(), self.found)
-        [found] = [one for one in self.found()
-                   if one['Kind'] == 'second-record']
+        found = []
+
+        def second():
+            found[:] = [one for one in self.found()
+                        if one['Kind'] == 'second-record']
+            return found
+
+        self.until(second, self.found)
+        [found] = found
         [statement] = SQL.findall(found['Sentence'])
         self.sql(statement.replace('compute_nodes',
                                    'nova_cell1.compute_nodes'))
@@ -317,9 +323,14 @@ class AdviceTestCase(operating.OperatingTestCase):
 
     def advised(self, kind):
         """Return the commands in the only finding, which is of a kind."""
-        self.until(lambda: [kind] == [one['Kind'] for one in self.found()],
-                   self.found)
-        return COMMAND.findall(self.found()[0]['Sentence'])
+        found = []
+
+        def only():
+            found[:] = self.found()
+            return [kind] == [one['Kind'] for one in found]
+
+        self.until(only, lambda: found)
+        return COMMAND.findall(found[0]['Sentence'])
 
     def repaired(self, finding):
         """Repair the only finding, by the command in its sentence."""

@@ -103,8 +103,8 @@ class OperatorTestCase(operating.OperatingTestCase):
         settings = self.place.conf / 'nova'
         with tempfile.TemporaryDirectory() as directory:
             collected = pathlib.Path(directory)
-            for file in settings.glob('compute-*.conf'):
-                shutil.copy(file, collected)
+            for host in self.each('Host'):
+                shutil.copy(settings / f'{host}.conf', collected)
             arguments = [
                 'upgrade', 'check', '--json', '--os-cloud', 'lab-admin',
                 '--os-baremetal-cloud', 'lab-system-admin', '--config-file',
@@ -121,7 +121,8 @@ class OperatorTestCase(operating.OperatingTestCase):
     def complaints(self, status, arguments):
         """{check: what it says} of those that do not succeed."""
         done = self.call('nova-ironic-multihost-status', *arguments)
-        self.assertEqual((status, ''), (done.returncode, done.stderr))
+        self.assertEqual((status, ''), (done.returncode, done.stderr),
+                         done.stdout)
         return {found['check']: found['details']
                 for found in json.loads(done.stdout)['checks']
                 if found['result']}
@@ -161,7 +162,8 @@ class OperatorTestCase(operating.OperatingTestCase):
     def scrape(self):
         """See that a compute service says how it is, and that it is well."""
         self.until(lambda: f'\n{PREFIX}_members 3.0\n'
-                   in self.get(self.port, '/metrics'))
+                   in self.get(self.port, '/metrics'),
+                   lambda: self.get(self.port, '/metrics'))
         self.assertIn(f'\n{PREFIX}_brake_engaged 0.0\n',
                       self.get(self.port, '/metrics'))
         self.assertIn('well', self.get(self.port, '/healthz/compute-1'))

@@ -7,8 +7,8 @@ import inspect
 
 from oslotest import base
 
-from nova_ironic_multihost.client import cloud_metrics
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import stop_marker
@@ -20,8 +20,8 @@ def told(seen, now=views.NOW):
     """{name without prefix: {values of labels: figure}} of a cloud."""
     found = (findings.inconsistencies(seen, now, ['compute-1'])
              + findings.notes(seen, now))
-    return {series.name.removeprefix(cloud_metrics.PREFIX): dict(series.values)
-            for series in cloud_metrics.of_cloud(seen, found)}
+    return {series.name.removeprefix(exporter.PREFIX): dict(series.values)
+            for series in exporter.of_cloud(seen, found)}
 
 
 class CloudTestCase(base.BaseTestCase):
@@ -34,7 +34,7 @@ class CloudTestCase(base.BaseTestCase):
     def nodes(self, seen, host):
         """(free, used, leaked) nodes of a host."""
         figures = told(seen)['compute_nodes']
-        return tuple(figures[host, state] for state in cloud_metrics.STATES)
+        return tuple(figures[host, state] for state in exporter.STATES)
 
     def test_healthy(self):
         figures = told(views.consistent())
@@ -54,7 +54,7 @@ class CloudTestCase(base.BaseTestCase):
              ('compute-1', 'leaked'): 0.0}
             | {(host, state): 2.0 * (state == 'free')
                for host in ('compute-2', 'compute-3')
-               for state in cloud_metrics.STATES}, figures['compute_nodes'])
+               for state in exporter.STATES}, figures['compute_nodes'])
 
     def test_oldest(self):
         def oldest(seen):
@@ -62,7 +62,7 @@ class CloudTestCase(base.BaseTestCase):
                     in told(seen)['oldest_seconds'].items() if seconds}
 
         seen = views.consistent()
-        self.assertEqual(set(cloud_metrics.OPERATIONS), {
+        self.assertEqual(set(exporter.OPERATIONS), {
             operation for operation, in told(seen)['oldest_seconds']})
         self.assertEqual({}, oldest(seen))
         for number, (operation, state) in enumerate((
@@ -190,4 +190,4 @@ class SurveyTestCase(base.BaseTestCase):
                   {(): float(success)}),
                  ('nova_ironic_multihost_cloud_survey_seconds', {(): 2.5})],
                 [(series.name, dict(series.values))
-                 for series in cloud_metrics.of_survey(success, 2.5)])
+                 for series in exporter.of_survey(success, 2.5)])

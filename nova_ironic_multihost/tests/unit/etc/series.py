@@ -4,7 +4,7 @@
 
 import re
 
-from nova_ironic_multihost.client import cloud_metrics
+from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import RunStats
@@ -26,8 +26,8 @@ OF_COMPUTES = {
 #: What the exporter tells.
 OF_CLOUD = {
     series.name: set(series.labels) for series in (
-        *cloud_metrics.of_cloud(views.consistent(), []),
-        *cloud_metrics.of_survey(True, 0))}
+        *exporter.of_cloud(views.consistent(), []),
+        *exporter.of_survey(True, 0))}
 
 ALL = OF_COMPUTES | OF_CLOUD
 

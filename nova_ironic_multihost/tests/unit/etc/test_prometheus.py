@@ -8,7 +8,7 @@ import fixtures
 from oslotest import base
 import yaml
 
-from nova_ironic_multihost.client import cloud_metrics
+from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.tests.unit.etc import promtool
 from nova_ironic_multihost.tests.unit.etc import series
@@ -43,7 +43,7 @@ def healthy():
     for kind in findings.KINDS:
         told[f'{CLOUD}findings{{{EXPORTER}, kind="{kind}"}}'] = (
             ALWAYS.format(0))
-    for operation in cloud_metrics.OPERATIONS:
+    for operation in exporter.OPERATIONS:
         told[f'{CLOUD}oldest_seconds{{{EXPORTER}, operation="{operation}"}}'
              ] = '0 60 120 60 0x116'
     for host in 'compute-1', 'compute-2':

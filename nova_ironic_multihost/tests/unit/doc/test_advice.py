@@ -88,7 +88,6 @@ NOT_RUN = {
     'docker ': DEPLOYER,
     'journalctl ': SYSTEMD,
     'kubectl ': DEPLOYER,
-    'nova-manage placement audit': 'said to be of no use',
     'nova-ironic-multihost report': (
         'it only reads, as unit tests of it show with files and a cloud'),
     'oc ': DEPLOYER,

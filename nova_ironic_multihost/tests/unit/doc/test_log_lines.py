@@ -28,13 +28,20 @@ INDIRECT = {
 
 CONTRADICTIONS = 'conf/validation.py'
 
-#: A term of the page, and its level.
-ENTRY = re.compile(r'^``(?P<text>.+)`` : (?P<level>[A-Z]+)$', re.MULTILINE)
+#: A term of the page, and its level if that is not WARNING.
+ENTRY = re.compile(r'^``(?P<text>[^`]+)``(?: : (?P<level>[A-Z]+))?\n {3}',
+                   re.MULTILINE)
 
 #: What differs from one time to the next, in % and in {}.
 VALUE = re.compile(r'%\(\w+\)[sd]|%[sd]|\{\w+\}')
 
 DOTS = '...'
+
+
+def entries():
+    """Return [(text, level)] of the page."""
+    return [(entry['text'], entry['level'] or 'WARNING')
+            for entry in ENTRY.finditer(PAGE.read_text())]
 
 
 def text_of(node):
@@ -97,8 +104,7 @@ class LogLinesTestCase(base.BaseTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.entries = [(entry['text'], entry['level'])
-                       for entry in ENTRY.finditer(PAGE.read_text())]
+        cls.entries = entries()
         cls.messages, cls.indirect = set(), set()
         for path in sorted(PACKAGE.rglob('*.py')):
             name = path.relative_to(PACKAGE)

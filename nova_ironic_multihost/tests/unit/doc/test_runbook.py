@@ -13,6 +13,7 @@ import fixtures
 import yaml
 
 from nova_ironic_multihost.client import exporter
+from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.tests.unit.client.commands import waiting
 from nova_ironic_multihost.tests.unit.doc import incidents
 from nova_ironic_multihost.tests.unit.doc import test_log_lines
@@ -89,6 +90,13 @@ class RunbookTestCase(waiting.WaitingTestCase):
             # Sphinx makes the anchor of a label in lower case.
             self.assertEqual(f'user/runbook.html#{name.lower()}',
                              rule['annotations']['runbook_url'])
+
+    def test_each_kind_of_finding_has_its_remedy(self):
+        table = (PAGE.parent / 'check.rst').read_text()
+        first_cells = ' '.join(
+            re.findall(r'^   \* - (.+)$', table, re.MULTILINE))
+        self.assertEqual([], [kind for kind in findings.KINDS
+                              if f'``{kind}``' not in first_cells])
 
     def test_what_the_commands_print(self):
         text = self.page
@@ -172,8 +180,6 @@ class RunbookTestCase(waiting.WaitingTestCase):
         """What the page of log lines has of such a line."""
         self.assertEqual(('-u', 'nova-compute', '-g'), argv[:-1])
         found = [f'{level} {text}' for text, level
-                 in test_log_lines.ENTRY.findall(
-                     test_log_lines.PAGE.read_text())
-                 if re.search(argv[-1], text)]
+                 in test_log_lines.entries() if re.search(argv[-1], text)]
         self.assertTrue(found, argv[-1])
         return found

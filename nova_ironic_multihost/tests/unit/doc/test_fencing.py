@@ -54,7 +54,8 @@ class FencingTestCase(base.BaseTestCase):
                         found += 1
                         self.assertNotIn('--disable', first, path)
                         self.assertIn('--disable', then, path)
-        self.assertGreater(found, 1)
+        # The page takeover.rst has it, and no other page repeats it.
+        self.assertGreater(found, 0)
 
     def test_script_fences_one_that_is_off_already(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

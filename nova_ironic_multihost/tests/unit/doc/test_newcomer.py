@@ -15,8 +15,8 @@ CHAIN = (
     (ROOT / 'README.rst', '/doc/source/user/install.rst>'),
     (SOURCE / 'user' / 'install.rst', 'Next: :doc:`check`'),
     (SOURCE / 'user' / 'check.rst', 'Next: :ref:`kill-one`'),
-    (SOURCE / 'user' / 'first-steps.rst', ':doc:`/reference/node-life`'),
-    (SOURCE / 'reference' / 'node-life.rst', ':doc:`takeover-life`'),
+    (SOURCE / 'user' / 'first-steps.rst', ':doc:`/reference/ownership`'),
+    (SOURCE / 'reference' / 'ownership.rst', ':doc:`takeover`'),
 )
 
 #: The heading of a step.

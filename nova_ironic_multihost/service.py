@@ -9,15 +9,13 @@ import os
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.adapters import build_requests
-from nova_ironic_multihost.adapters import build_undo
 from nova_ironic_multihost.adapters import errors
-from nova_ironic_multihost.adapters import evacuation_undo
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
+from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches.handlers import Parts
@@ -26,6 +24,7 @@ from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.adapters import settings
+from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost.conf import validation
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import recheck
@@ -135,15 +134,15 @@ class DriverService:
             return self.in_flight.here(instance)
 
         queues = rpc_queue.RpcQueues(virtapi)
-        self.attempts = build_undo.BuildAttempts(driver)
+        self.attempts = undo.BuildAttempts(driver)
         requests = request_facts.RequestSorter(
             CONF.host, self.auditor, self.peer_poller, self.attempts)
         self.backups = build_backups.BackupStore(
             CONF.host, queues, rpc_queue.BuildCopier(CONF.host), requests,
             here)
-        instances = nova_tracker.ServerCalls(virtapi)
+        instances = nova_servers.ServerCalls(virtapi)
         self.notifier = notifier.Notifier(instances)
-        sent = build_requests.BuildRequests(CONF.host, self.tracker)
+        sent = undo.BuildRequests(CONF.host, self.tracker)
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,
             build_retry.BuildRetry(self.backups, self.attempts, here),
@@ -154,10 +153,10 @@ class DriverService:
         self.forwarder = queue_forwarder.QueueForwarder(
             CONF.host, queues, self.auditor, self.peer_poller, requests,
             queue_forwarder.DeadHostBuilds(
-                build_requests.BuildRequests(CONF.host, self.tracker),
+                undo.BuildRequests(CONF.host, self.tracker),
                 self.auditor.sources))
         self.evacuation_refusals = evacuation_refusals.EvacuationRefusals(
-            CONF.host, evacuation_undo.EvacuationUndo(driver),
+            CONF.host, undo.EvacuationUndo(driver),
             lambda: self.auditor.preferences)
 
     def _make_lifecycle(self):

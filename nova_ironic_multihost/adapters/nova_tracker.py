@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of nova's resource tracker and of its manager for instances."""
+"""Calls of nova's resource tracker."""
 
 from __future__ import annotations
 
@@ -10,41 +10,22 @@ from collections.abc import Sequence
 from concurrent import futures
 import contextlib
 import dataclasses
-import datetime
 import itertools
 import time
 
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
-from nova.compute import task_states
-from nova.compute import vm_states
-from nova import exception
 from nova import objects
-from nova import rpc
 from oslo_log import log as logging
-import oslo_messaging as messaging
 
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import errors
-from nova_ironic_multihost.adapters import evacuation_undo
-from nova_ironic_multihost.adapters import finish_build
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters import placement
-from nova_ironic_multihost.adapters import settings
-from nova_ironic_multihost.rules import evacuation as rules
-from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
-from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
-
-TASK_STATES = tuple(
-    value for name, value in vars(task_states).items()
-    if name.isupper() and isinstance(value, str))
-
 
 #: A statistic that nova's tracker counts itself, besides those named num_*
 #: (nova.compute.stats).
@@ -326,145 +307,3 @@ class NovaTracker:
         # ValueError: another thread has removed the provider since.
         with contextlib.suppress(ValueError):
             client._refresh_and_get_inventory(names.admin_context(), node)
-
-
-class ServerCalls:
-    """Calls of nova's manager for instances (port Instances)."""
-
-    def __init__(self, virtapi):
-        self._manager = names.manager_of(virtapi)
-
-    def marked(self, host: HostKey) -> dict[str, InstanceState]:
-        """Read the instances that a host has marked."""
-        return db.instances_with(
-            names.admin_context(), takeover.marks(host, TASK_STATES))
-
-    def of_host(self, host: str, after: str | None
-                ) -> dict[str, InstanceState]:
-        """Read the next instances of a host."""
-        return db.instances_of(names.admin_context(), host, after)
-
-    def spell_host(self, uuid: str) -> None:
-        """Write the host of an instance in this host's spelling."""
-        if (instance := self.read(uuid)) is not None:
-            spell_host(instance, self._manager.host)
-
-    def busy(self, host: str) -> dict[str, InstanceState]:
-        """Read the instances of a host with an unfinished operation."""
-        context = names.admin_context()
-        return {**db.instances_with(context, takeover.TASKS, host),
-                # A build has no task state for a moment after its claim.
-                **db.half_done(context, host)}
-
-    def read(self, uuid: str) -> objects.Instance | None:
-        """Read an instance with all that nova's start of a service needs."""
-        try:
-            return objects.Instance.get_by_uuid(
-                names.admin_context(), uuid,
-                expected_attrs=['info_cache', 'metadata', 'numa_topology'])
-        except exception.InstanceNotFound:
-            return None
-
-    def set_states(self, instance: objects.Instance, vm_state: str,
-                   task_state: str | None) -> bool:
-        """Write both states if the task state has not changed."""
-        before = instance.task_state
-        instance.vm_state = vm_state
-        instance.task_state = task_state
-        try:
-            instance.save(expected_task_state=[before])
-        except (exception.InstanceNotFound,
-                exception.InstanceUpdateConflict):
-            return False
-        return True
-
-    def init(self, instance: objects.Instance) -> None:
-        """Initialize an instance as nova does when a service starts."""
-        spell_host(instance, self._manager.host)
-        # nova records an event, which needs the id of a request.
-        context = _of_last_action(instance)
-        with instance.obj_alternate_context(context):
-            # nova's own method: the caller handles its errors.
-            apply.novas(self._manager, '_init_instance')(context, instance)
-
-    def delete(self, instance: objects.Instance) -> None:
-        """Delete an instance, even a half deleted one, as nova does."""
-        context = _of_last_action(instance)
-        with instance.obj_alternate_context(context):
-            if (instance.task_state == task_states.SOFT_DELETING
-                    and instance.vm_state != vm_states.DELETED):
-                self._manager.soft_delete_instance(context, instance)
-                return
-            self._manager.terminate_instance(
-                context, instance,
-                objects.BlockDeviceMappingList.get_by_instance_uuid(
-                    context, instance.uuid))
-
-    def restore(self, instance: objects.Instance) -> None:
-        """Restore an instance as nova does on request."""
-        context = _of_last_action(instance)
-        with instance.obj_alternate_context(context):
-            self._manager.restore_instance(context, instance)
-
-    def fail(self, instance: objects.Instance, reason: str) -> None:
-        """Set an instance to ERROR and record the reason as a fault."""
-        finish_build.note_fault(
-            instance, finish_build.kind_of(instance), reason)
-        self._manager._set_instance_obj_error_state(
-            instance, clean_task_state=True)
-
-    def deployed(self, instance: objects.Instance) -> None:
-        """Finish a build or a rebuild that Ironic has carried out."""
-        finish_build.complete(self._manager, instance)
-
-    def began(self, uuid: str, action: str) -> datetime.datetime | None:
-        """Return when the last action of this name began, in UTC."""
-        return next((
-            one.start_time for one
-            in objects.InstanceActionList.get_by_instance_uuid(
-                names.admin_context(), uuid) if one.action == action), None)
-
-    def asked_last(self, uuid: str) -> str | None:
-        """Return :func:`.rules.evacuation.asked_last` of an instance."""
-        return rules.asked_last(
-            evacuation_undo.actions_of(names.admin_context(), uuid))
-
-    def notify(self, event: str, payload: dict) -> None:
-        """Send a notification of this package, once, without retries."""
-        if rpc.NOTIFICATION_TRANSPORT is None:
-            return
-        messaging.Notifier(
-            rpc.NOTIFICATION_TRANSPORT,
-            publisher_id=f'nova-compute:{names.CONF.host}', retry=0,
-            topics=settings.topics()).info(
-                {}, event, payload)
-
-
-def spell_host(instance: objects.Instance, host: str) -> None:
-    """Write the host of an instance in the present spelling of the service."""
-    # ComputeManager._init_instance skips instances with another case.
-    if instance.host == host or host_key(instance.host or '') != host_key(
-            host):
-        return
-    # The copy may be old: another host may have taken the instance over.
-    try:
-        found = objects.Instance.get_by_uuid(
-            names.admin_context(), instance.uuid)
-        if found.host != instance.host:
-            return
-        found.host = host
-        found.save(expected_task_state=[found.task_state])
-    except (exception.InstanceNotFound, exception.InstanceUpdateConflict):
-        return
-    instance.host = host
-    instance.obj_reset_changes(['host'])
-
-
-def _of_last_action(instance):
-    """Return a context with the id of the instance's last request."""
-    context = names.admin_context()
-    actions = objects.InstanceActionList.get_by_instance_uuid(
-        context, instance.uuid, limit=1)
-    if actions:
-        context.request_id = actions[0].request_id
-    return context

@@ -26,6 +26,7 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.rules.model import Record
@@ -318,7 +319,7 @@ def init_instance(parts, call):
     instance = call['instance']
 
     def init():
-        nova_tracker.spell_host(instance, call.target.host)
+        nova_servers.spell_host(instance, call.target.host)
         call()
 
     parts.init(init, instance)
@@ -365,8 +366,8 @@ def read_few_instances(parts, call):
 def restless(context: nova_context.RequestContext, host: str,
              expected_attrs: list[str] | None) -> objects.InstanceList:
     """Read the instances that have work left; ``host`` as nova spells it."""
-    tasks = [*nova_tracker.TASK_STATES, *takeover.marks(
-        host_key(host), nova_tracker.TASK_STATES)]
+    tasks = [*nova_servers.TASK_STATES, *takeover.marks(
+        host_key(host), nova_servers.TASK_STATES)]
     found = {
         row.uuid: row
         for states in ({'vm_state': [*RESTLESS]}, {'task_state': tasks})

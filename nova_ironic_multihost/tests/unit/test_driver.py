@@ -19,18 +19,16 @@ from oslo_config import fixture as config_fixture
 from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
-from nova_ironic_multihost.adapters import build_requests
-from nova_ironic_multihost.adapters import build_undo
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import evacuation_undo
 from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
-from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import takeover_write
+from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.base import operator_log
@@ -310,8 +308,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
         with mock.patch.object(
-            build_undo.BuildAttempts, 'note_failure'
-        ) as noted:
+                undo.BuildAttempts, 'note_failure') as noted:
             self.driver.init_host(ME)
             self.parts.failed('i1', 'why')
         noted.assert_called_once_with('i1', 'why')
@@ -328,7 +325,7 @@ class InitHostTestCase(DriverTestCase):
 
     def test_evacuations_are_refused_from_the_start(self):
         refused = []
-        self.patch(evacuation_undo.EvacuationUndo, 'refuse',
+        self.patch(undo.EvacuationUndo, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
         self.parts.evacuate('i1')
@@ -910,8 +907,7 @@ class LookTestCase(DriverTestCase):
         self.patch(db, 'records_of', lambda context, host: (
             asked.append(host) or read(context, host)))
         self.patch(
-            build_requests.BuildRequests, 'unclaimed', lambda self: frozenset()
-        )
+            undo.BuildRequests, 'unclaimed', lambda self: frozenset())
         for name in ('peer_poll', 'ironic_changes', 'in_flight',
                      'background_audit'):
             for _ in range(10):
@@ -1224,7 +1220,7 @@ class DeadTestCase(DriverTestCase):
         self.patch(takeover_write, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
-        self.patch(nova_tracker.ServerCalls, 'notify',
+        self.patch(nova_servers.ServerCalls, 'notify',
                    lambda instances, *event: self.notified.append(event))
         self.patch(self.driver.service.recovery, 'add', self.recovered.extend)
         self.driver.get_available_nodes()

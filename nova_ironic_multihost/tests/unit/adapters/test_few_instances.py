@@ -11,7 +11,7 @@ from nova import objects
 from oslo_config import fixture as config_fixture
 
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters.patches import handlers
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.adapters import base
@@ -113,5 +113,5 @@ class StartTestCase(base.DatabaseTestCase):
     def test_what_is_left_out_rests_for_the_recovery_too(self):
         for state in handlers.RESTLESS:
             self.assertFalse(takeover.rests_at_start(state, None), state)
-        for task_state in nova_tracker.TASK_STATES:
+        for task_state in nova_servers.TASK_STATES:
             self.assertFalse(takeover.rests_at_start('active', task_state))

@@ -11,6 +11,7 @@ from oslotest import base as oslo_base
 
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import nova_facts
+from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
@@ -30,7 +31,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
                 (ports.Sources, nova_facts.NovaSources),
                 (ports.Pages, ironic.NodePages),
                 (ports.Writes, nova_facts.NovaWrites),
-                (ports.Instances, nova_tracker.ServerCalls),
+                (ports.Instances, nova_servers.ServerCalls),
                 (ports.Machines, ironic.IronicMachines),
                 (ports.Registration, nova_facts.ServiceRecord),
                 (ports.Tracker, nova_tracker.NovaTracker),

@@ -11,7 +11,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.lifecycle import notifier
 from nova_ironic_multihost.engine.servers import recovery
@@ -47,7 +47,7 @@ class Instances:
             uuid=uuid, vm_state=vm_state, task_state=task_state, host=host)
 
     def marked(self, host):
-        marks = takeover.marks(host, nova_tracker.TASK_STATES)
+        marks = takeover.marks(host, nova_servers.TASK_STATES)
         return {uuid: InstanceState(row.host, task_state=row.task_state)
                 for uuid, row in self.rows.items()
                 if row.task_state in marks}

@@ -78,7 +78,6 @@ def read():
     from nova_ironic_multihost.adapters import rpc_queue
     from nova_ironic_multihost.engine.builds import queue_forwarder
     from nova_ironic_multihost.engine.builds import request_facts
-    from nova_ironic_multihost.rules import aggregates
     from nova_ironic_multihost.rules import model
     from nova_ironic_multihost.rules import peers
     from nova_ironic_multihost.rules import ring
@@ -103,7 +102,7 @@ def read():
     preferences = ring.Preferences(dict.fromkeys(LIVE), 32)
     auditor = types.SimpleNamespace(
         sources=sources, preferences=preferences, last=types.SimpleNamespace(
-            host_aggregates=aggregates.KnownAggregates()))
+            host_aggregates=peers.KnownAggregates()))
     looks = types.SimpleNamespace(view=view, eligible=frozenset({DEAD}))
     host = preferences.ring.host_for(DEAD)
     reader = queue_forwarder.QueueForwarder(

@@ -155,10 +155,10 @@ def said(reason, until):
     with warnings.catch_warnings(record=True):
         # The logging library imports eventlet, which warns about itself
         # and resets the filters to be heard.
-        from nova_ironic_multihost.rules import stop_marker
+        from nova_ironic_multihost.rules import liveness
 
-    words = stop_marker.said(reason)
-    at = stop_marker.said_at(words)
+    words = liveness.find_stop_marker(reason)
+    at = liveness.stop_marker_time(words)
     return {'stop_marker': words, 'over': bool(at and at.timestamp() <= until)}
 
 

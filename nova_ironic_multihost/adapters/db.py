@@ -23,11 +23,10 @@ from oslo_log import log as logging
 import oslo_messaging as messaging
 
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.rules import stop_marker
 
 if typing.TYPE_CHECKING:
     from nova.scheduler.client import report
@@ -88,7 +87,7 @@ def _compute_service(service, servicegroup_api):
     stamped = (names.CONF.servicegroup_driver == 'db'
                and 'last_seen_up' in service)
     # nova's own tests make services without a disabled_reason.
-    words = stop_marker.said(service.disabled_reason
+    words = liveness.find_stop_marker(service.disabled_reason
                              if 'disabled_reason' in service else None)
     return peers.ComputeService(
         host=service.host, up=servicegroup_api.service_is_up(service),
@@ -296,7 +295,7 @@ def _require_no_access(exc):
 
 
 def host_aggregates(context: nova_context.RequestContext
-                    ) -> tuple[aggregates.Aggregate, ...] | None:
+                    ) -> tuple[peers.Aggregate, ...] | None:
     """Read nova's host aggregates; returns and raises as host_mapped()."""
     try:
         listed = objects.AggregateList.get_all(context)
@@ -304,7 +303,7 @@ def host_aggregates(context: nova_context.RequestContext
         _require_no_access(exc)
         return None
     return tuple(
-        aggregates.Aggregate.of(
+        peers.Aggregate.of(
             uuid=aggregate.uuid, hosts=aggregate.hosts,
             availability_zone=aggregate.availability_zone)
         for aggregate in listed)

@@ -20,12 +20,11 @@ from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Eligible
-from nova_ironic_multihost.rules import aggregates as rules
 from nova_ironic_multihost.rules.counters import Event
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
 
 #: Parallel requests to placement. One takes 5 to 7 ms; keystoneauth keeps ten
@@ -110,7 +109,7 @@ class NovaSources:
         """Read whether a host is mapped to a cell."""
         return db.host_mapped(names.admin_context(), host)
 
-    def aggregates(self) -> tuple[rules.Aggregate, ...] | None:
+    def aggregates(self) -> tuple[peers.Aggregate, ...] | None:
         """Read nova's host aggregates."""
         return db.host_aggregates(names.admin_context())
 
@@ -205,7 +204,8 @@ class ServiceRecord:
         """Write the stop marker unless an operator disabled the service."""
         row = self._row()
         if row is None or row.forced_down or (
-                row.disabled and not stop_marker.said(row.disabled_reason)):
+                row.disabled
+                and not liveness.find_stop_marker(row.disabled_reason)):
             return False
         return _save(row, disabled=False, disabled_reason=words)
 
@@ -219,7 +219,7 @@ class ServiceRecord:
     def take_back(self) -> bool:
         """Remove a stop marker and enable the service."""
         row = self._row()
-        if row is None or not stop_marker.said(row.disabled_reason):
+        if row is None or not liveness.find_stop_marker(row.disabled_reason):
             return False
         return _save(row, disabled=False, disabled_reason=None)
 

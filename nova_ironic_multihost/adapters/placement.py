@@ -30,7 +30,7 @@ import os_traits
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
-from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import peers
 
 
 def reserve(provider_tree: nova_tree.ProviderTree, node: str) -> None:
@@ -65,7 +65,7 @@ def follow_aggregates(provider_tree: nova_tree.ProviderTree, node: str,
     :param audit: the last :class:`.engine.audit.audit_state.Audit`.
     """
     def wanted(current):
-        return aggregates.wanted(
+        return peers.wanted_aggregates(
             audit.view.host, audit.host_aggregates, current,
             audit.view.services)
 

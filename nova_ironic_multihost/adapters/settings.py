@@ -6,7 +6,6 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost import conf as package_conf
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.rules import health
-from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
@@ -55,9 +54,9 @@ def bounds() -> health.HealthLimits:
         (conf.ironic.api_max_retries + 1) * conf.ironic.api_retry_interval)
 
 
-def terms() -> lease.LeaseTiming:
+def terms() -> health.LeaseTiming:
     """Return how long the lease of this service lasts."""
-    return lease.LeaseTiming(
+    return health.LeaseTiming(
         names.CONF.rpc_response_timeout, names.CONF.service_down_time)
 
 

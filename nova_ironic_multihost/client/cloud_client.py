@@ -31,10 +31,10 @@ if typing.TYPE_CHECKING:
     import openstack
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import stop_marker
 
 _Json: typing.TypeAlias = dict[str, typing.Any]
 _One = typing.TypeVar('_One')
@@ -273,8 +273,8 @@ class CloudClient:
         :raises SurveyError: when nova does not answer
         """
         found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
-        return aggregates.zones(
-            aggregates.Aggregate.of(one['uuid'], one['hosts'],
+        return peers.host_zones(
+            peers.Aggregate.of(one['uuid'], one['hosts'],
                                     one['availability_zone'])
             for one in found)
 
@@ -629,7 +629,7 @@ def _service(service: _Json) -> cloud_state.Service:
         forced_down=service['forced_down'],
         seen=_epoch(service['updated_at']),
         reason=service.get('disabled_reason') or '',
-        stop_marker=stop_marker.said(service.get('disabled_reason')))
+        stop_marker=liveness.find_stop_marker(service.get('disabled_reason')))
 
 
 def _instance(server: _Json) -> cloud_state.CloudServer:

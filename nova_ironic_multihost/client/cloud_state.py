@@ -40,7 +40,7 @@ class Service:
     :param up: as nova reports it: fresh heartbeat, and not forced down.
     :param seen: time of the last heartbeat.
     :param mapped: the host is mapped to a cell.
-    :param stop_marker: of :mod:`.rules.stop_marker`, '' without one.
+    :param stop_marker: of :mod:`.rules.liveness`, '' without one.
     :param over: the stop marker is so old that its nodes wait no longer.
     :param reason: why it is disabled, '' without a reason.
     :param id: a uuid, '' if it was not read.

@@ -25,9 +25,9 @@ import typing
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import tasks
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules import stop_marker
 
 #: Servers on a host that is down. It lasts until the host is up or fenced.
 ON_DEAD_HOST = 'instance-on-dead-host'
@@ -96,7 +96,7 @@ def notes(seen: cloud_state.CloudState, now: float) -> list[Finding]:
     """
     found = []
     for service in seen.services:
-        said = stop_marker.said_at(service.stop_marker)
+        said = liveness.stop_marker_time(service.stop_marker)
         if service.up and said and now - said.timestamp() > STOP_LIMIT:
             found.append(Finding(
                 'still-stopping', service.host,

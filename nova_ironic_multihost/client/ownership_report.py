@@ -24,6 +24,7 @@ import functools
 import typing
 
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -31,7 +32,6 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
-from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
 
 #: Conductor group and shard of nodes, '' for none.
@@ -255,7 +255,7 @@ def _over(seen: cloud_state.CloudState, settings: SharedSettings
     """Return (host, stop marker) of stop markers older than down_time."""
     found = set()
     for service in seen.services:
-        said = stop_marker.said_at(service.stop_marker)
+        said = liveness.stop_marker_time(service.stop_marker)
         if service.over or (
                 said is not None
                 and seen.at - said.timestamp() >= settings.down_time):

@@ -13,7 +13,7 @@ def find(conf, host, dead_after=None):
     """Return a sentence with the remedy for each contradiction.
 
     :param dead_after: seconds after which a compute service that nova does
-        not answer is dead for certain (:mod:`.rules.lease`), None for never.
+        not answer is dead for certain (:mod:`.rules.health`), None for never.
     """
     return [*(sentence
               for check in (_invalid_values, _peer_list, _audit_interval,

@@ -47,7 +47,7 @@ def elsewhere(state: InstanceState | None, host: HostKey,
         return False
     if state.host_key is None:
         # Only if this thread had claimed it: another host has then taken it
-        # over and begins the build again (backup_copies).
+        # over and begins the build again (:mod:`.forwarding`).
         return claim is BuildStage.HELD
     return state.host_key != host
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happens to the requests in the RabbitMQ queue of a dead host.
+"""What happens to requests in the RabbitMQ queue of a dead host, and backups.
 
 Only builds are forwarded, as only the request says what to build. Operations
 on a moved instance are dropped (engine/builds/guard.py). All others wait.
@@ -18,6 +18,7 @@ from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules.takeover import Step
 
 #: The most seconds to hold requests: RabbitMQ closes a channel that holds a
 #: message for 30 minutes (its consumer_timeout).
@@ -168,3 +169,60 @@ def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
     # All queues that can have their requests were read to the end since.
     return [build for build, first in since.items()
             if build.instance not in found and now - first >= GRACE]
+
+
+# A compute service reads all waiting builds at once. Until a build is over, it
+# holds a *backup* of the request unacknowledged in a queue of its own. If the
+# process ends, RabbitMQ requeues the backups, and the next reader judges them
+# by the instance in nova.
+
+#: The most attempts of a build that end with its process: it may kill it.
+BUILD_ATTEMPTS = 5
+
+#: Seconds to wait for a backup that an ended process or another host may hold.
+BACKUP_WAIT = 300
+
+#: The same while RabbitMQ does not answer.
+LONG_BACKUP_WAIT = 1800
+
+#: Provision states before nova tells Ironic to deploy; None: not reserved.
+UNTOLD = frozenset({None, 'available'})
+
+
+def judge_backup(copy: QueuedRequest, home: HostKey, facts: RequestFacts,
+          refused: bool = False, ended: bool = False) -> Disposition:
+    """Return what to do with a backup if no thread works on its build."""
+    state = facts.state
+    if copy.kind is not RequestKind.BUILD or copy.node is None:
+        return Disposition(Action.KEEP)
+    # A build that ended on its ``home`` may have come back by a takeover.
+    if state is None or state.deleted or ended and state.host_key != home:
+        return Disposition(Action.DROP)
+    if state.host_key is None:
+        if facts.attempts >= BUILD_ATTEMPTS:
+            return Disposition(Action.DROP)
+        disposition = judge(copy, home, facts)
+        # The host does not get a build again that it has refused.
+        if refused and disposition.host == home:
+            return Disposition(Action.DROP)
+        return disposition
+    if not goes_on(copy, state):
+        return Disposition(Action.DROP)
+    # The host finishes the build, and may need the backup for that.
+    if state.host_key == home:
+        return Disposition(Action.KEEP)
+    return Disposition(Action.HAND_ON, state.host_key, copy=True)
+
+
+def retry_step(provision_state: str | None, waited: float, has_copy: bool,
+         all_seen: bool, attempts: int) -> Step:
+    """Return FAIL, AWAIT or REPEAT for a begun build that has no thread."""
+    # ``waited``: seconds since the build was first seen so; 0 then.
+    if provision_state not in UNTOLD or attempts >= BUILD_ATTEMPTS:
+        return Step.FAIL
+    # Backups may be unread until ``all_seen``.
+    if not has_copy:
+        limit = BACKUP_WAIT if all_seen else LONG_BACKUP_WAIT
+        return Step.FAIL if waited >= limit else Step.AWAIT
+    # It waits at least once: its last request to Ironic may be on the way.
+    return Step.REPEAT if waited else Step.AWAIT

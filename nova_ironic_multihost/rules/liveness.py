@@ -231,3 +231,82 @@ class Outages:
 
 def _seconds(moment: datetime.datetime) -> float:
     return moment.replace(tzinfo=datetime.UTC).timestamp()
+
+
+# A stopping service sends heartbeats for minutes and takes no builds: always
+# since nova 33, earlier while it waits for its operations. So it writes the
+# *stop marker* as its disabled reason in nova, and disables itself if
+# may_close() allows it. Other hosts ignore that it is disabled, as most
+# services are back in seconds and should keep their nodes. After
+# ``service_down_time`` the service is no member. The API of nova replaces the
+# reason at each enable and disable (nova.api.openstack.compute.services): no
+# operator has changed a marked one.
+_MARKER_PREFIX = 'nova-ironic-multihost: stopping since '
+_MARKER_SUFFIX = (
+    '. Its next start enables it again. To keep it disabled disable it '
+    'with a reason of your own.')
+_MARKER_TIME = '%Y-%m-%dT%H:%M:%SZ'
+
+
+def stop_marker_text(moment: datetime.datetime) -> str:
+    """Return the marker of a UTC time; each marker of a host is unique."""
+    return f'{_MARKER_PREFIX}{moment:{_MARKER_TIME}}{_MARKER_SUFFIX}'
+
+
+def find_stop_marker(disabled_reason: str | None) -> str:
+    """Return the stop marker in a disabled reason, '' if there is none."""
+    reason = disabled_reason or ''
+    return reason if reason.startswith(_MARKER_PREFIX) else ''
+
+
+def stop_marker_time(marker: str) -> datetime.datetime | None:
+    """Return the UTC time in a stop marker, by its host's clock, or None."""
+    try:
+        return datetime.datetime.strptime(
+            marker.removeprefix(_MARKER_PREFIX).removesuffix(_MARKER_SUFFIX),
+            _MARKER_TIME).replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return None
+
+
+def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
+              ) -> bool:
+    """Return whether this stopping host should get no more builds."""
+    # At least half of its zone must stay open: without an enabled compute
+    # service builds end in ERROR; during a common restart they wait in queues.
+    zone = zones.get(view.host)
+    others = [host for host in view.members
+              if host != view.host and zones.get(host) == zone]
+    still_open = sum(not view.services[host].stop_marker for host in others)
+    return bool(others) and 2 * still_open >= 1 + len(others)
+
+
+@dataclasses.dataclass(frozen=True)
+class StopMarkers:
+    """The stop markers of others, and the monotonic time of first sight."""
+
+    heard: Mapping[HostKey, tuple[str, float]] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+
+    def after(self, view: peers.View, now: float) -> 'StopMarkers':
+        """Return the stop markers after another poll."""
+        heard = {}
+        for host, service in view.services.items():
+            if service.stop_marker and host != view.host:
+                marker, since = self.heard.get(host, ('', now))
+                heard[host] = (service.stop_marker,
+                               since if marker == service.stop_marker else now)
+        return StopMarkers(types.MappingProxyType(heard))
+
+    def over(self, now: float, down_time: float
+             ) -> frozenset[tuple[HostKey, str]]:
+        """Return (host, stop marker) of hosts that are not back in time."""
+        return frozenset(
+            (host, marker) for host, (marker, since) in self.heard.items()
+            if now - since >= down_time)
+
+    def next_over(self, now: float, down_time: float) -> float | None:
+        """Return the seconds until the next host is late, None without one."""
+        return min((since + down_time - now
+                    for _, since in self.heard.values()
+                    if now - since < down_time), default=None)

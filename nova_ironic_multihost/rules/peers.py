@@ -8,7 +8,7 @@ plain ``str`` is a name as nova spells it. A *peer* is a compute service of the
 same partition: any with an Ironic compute node, or with
 ``[ironic]conductor_group`` or ``shard`` those in ``peer_list``. A *member* of
 the hash ring is a peer that is up and enabled, or is stopping and may come
-back (:mod:`.stop_marker`). nova judges this host too, so all hosts agree.
+back (:mod:`.liveness`). nova judges this host too, so all hosts agree.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class ComputeService:
     forced_down: bool = False
     #: It is known to have an Ironic compute node.
     ironic: bool = True
-    #: Its disabled reason in nova, see :mod:`.stop_marker`.
+    #: Its disabled reason in nova, see :mod:`.liveness`.
     stop_marker: str = ''
     #: Last heartbeat, by a conductor's clock. A new one changes no decision.
     beat: datetime.datetime | None = dataclasses.field(
@@ -193,3 +193,73 @@ def spellings(services: Iterable[ComputeService], host: str
     return tuple(dict.fromkeys(
         [host, *sorted(service.host for service in services
                        if service.key == host_key(host))]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregate:
+    """One host aggregate of nova, with the zone in its metadata."""
+
+    uuid: str
+    hosts: frozenset[HostKey]
+    availability_zone: str | None = None
+
+    @classmethod
+    def of(cls, uuid: str, hosts: Iterable[str],
+           availability_zone: str | None = None) -> 'Aggregate':
+        """Return an aggregate, with hosts as nova spells them."""
+        return cls(uuid, frozenset(map(host_key, hosts)), availability_zone)
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownAggregates:
+    """nova's aggregates; ``members`` has all hosts that are or were in one."""
+
+    aggregates: tuple[Aggregate, ...] = ()
+    members: Mapping[str, frozenset[HostKey]] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({}))
+    read: bool = False
+
+    def of(self, host: HostKey) -> frozenset[str]:
+        """Return the uuids of the aggregates that a host is in."""
+        return frozenset(aggregate.uuid for aggregate in self.aggregates
+                         if host in aggregate.hosts)
+
+    def after(self, read: tuple[Aggregate, ...] | None) -> 'KnownAggregates':
+        """Return this after another read, None if that has failed."""
+        if read is None:
+            return self
+        members = dict(self.members)
+        for aggregate in read:
+            members[aggregate.uuid] = aggregate.hosts.union(
+                members.get(aggregate.uuid, ()))
+        return KnownAggregates(
+            tuple(read), types.MappingProxyType(members), True)
+
+
+def wanted_aggregates(host: HostKey, known: KnownAggregates,
+                      current: Iterable[str], hosts: Iterable[HostKey]
+                      ) -> frozenset[str]:
+    """Return the aggregates that the provider of a node should carry."""
+    # The scheduler asks placement for zones and projects by aggregate, but
+    # nova's API writes the aggregates of a host only to its first node. A
+    # provider keeps aggregates that nova does not know (sharing providers,
+    # routed networks), and those without an Ironic compute service. Operators
+    # put them on single nodes of a host with several zones. Members that nova
+    # had since this process began still count. Older changes stay, as removing
+    # the aggregates of others would harm.
+    # The ``hosts`` own or may have owned nodes: only theirs are removed.
+    owners = {host, *hosts}
+    return frozenset(known.of(host).union(
+        uuid for uuid in current
+        if owners.isdisjoint(known.members.get(uuid, ()))))
+
+
+def host_zones(aggregates: Iterable[Aggregate]) -> dict[HostKey, str]:
+    """Return host -> explicit zone, the first if there are several."""
+    found: dict[HostKey, str] = {}
+    for aggregate in aggregates:
+        zone = aggregate.availability_zone
+        if zone:
+            for host in aggregate.hosts:
+                found[host] = min(zone, found.get(host, zone))
+    return found

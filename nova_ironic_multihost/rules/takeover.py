@@ -167,7 +167,7 @@ class Step(enum.Enum):
     DEPLOYED = 'deployed'
     #: Set it to ERROR, with a fault that says why.
     FAIL = 'fail'
-    #: Undo the build and begin it again (:mod:`.backup_copies`).
+    #: Undo the build and begin it again (:mod:`.forwarding`).
     REPEAT = 'repeat'
 
 

@@ -14,7 +14,7 @@ import uuid
 
 from lab.tests.stack import command
 from lab.tests.stack import operating
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 
 #: A command in a sentence of a finding.
 COMMAND = re.compile(
@@ -217,7 +217,7 @@ class AdviceTestCase(operating.OperatingTestCase):
         long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(
             hours=1)
         self.sql('UPDATE nova_cell1.services SET disabled = 1, '
-                 f"disabled_reason = '{stop_marker.text(long_ago)}' "
+                 f"disabled_reason = '{liveness.stop_marker_text(long_ago)}' "
                  "WHERE host = 'compute-1'")
         advised = self.advised('still-stopping')
         self.assertEqual(['openstack compute service set --enable compute-1 '

@@ -9,7 +9,7 @@ from lab.experiments import churn
 from lab.experiments import dead_fenced
 from lab.experiments import split_brain
 from lab.experiments import split_brain_watchdog
-from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.tests import views
 
 REST = {'changed': [], 'touched': [], 'deeds': {}}
@@ -91,7 +91,7 @@ class SplitBrainWatchdogTestCase(base.BaseTestCase):
                     self.split(**changes))))
 
     def test_nova_compute_starts_with_what_it_wants(self):
-        terms = lease.LeaseTiming(split_brain_watchdog.ANSWER, 10)
+        terms = health.LeaseTiming(split_brain_watchdog.ANSWER, 10)
         self.assertLessEqual(
             terms.over_after(split_brain_watchdog.WATCHDOG),
             split_brain_watchdog.TAKEOVER_AFTER)

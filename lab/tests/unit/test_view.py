@@ -7,7 +7,7 @@ import threading
 from oslotest import base
 
 from lab import view
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 
 
 class ViewTestCase(base.BaseTestCase):
@@ -47,7 +47,7 @@ class ViewTestCase(base.BaseTestCase):
 
     def test_what_a_service_says_when_it_is_told_to_end(self):
         now = datetime.datetime.now(datetime.UTC)
-        words = stop_marker.text(now)
+        words = liveness.stop_marker_text(now)
         for until, over in (-1, False), (1, True):
             self.assertEqual(
                 {'stop_marker': words, 'over': over},

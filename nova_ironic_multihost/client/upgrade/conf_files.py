@@ -26,7 +26,7 @@ from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
 from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.conf import validation
-from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
@@ -148,7 +148,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
             _value(conf, 'ironic_multihost', 'instance_takeover')
             or takeover.NEVER,
             float(_value(conf, 'ironic_multihost', 'takeover_after') or 0)),
-        lease.LeaseTiming(conf.rpc_response_timeout, conf.service_down_time),
+        health.LeaseTiming(conf.rpc_response_timeout, conf.service_down_time),
         conf.filter_scheduler.host_subset_size,
         tuple((f'{cause}_retries', _waiting(
             conf.ironic[f'{cause}_retries'],

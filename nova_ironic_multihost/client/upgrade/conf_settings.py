@@ -8,7 +8,7 @@
 from collections.abc import Iterator
 import dataclasses
 
-from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
@@ -78,7 +78,7 @@ class ConfSettings:
     manager_shutdown_timeout: int | None = None
     base_driver: str | None = None
     policy: takeover.Policy = takeover.Policy()
-    terms: lease.LeaseTiming = lease.LeaseTiming(60, 60)
+    terms: health.LeaseTiming = health.LeaseTiming(60, 60)
     host_subset_size: int = 1
     ironic_retries: tuple[tuple[str, float], ...] = ()
     ironic_project: str | None = None

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 import dataclasses
 import types
 
-from nova_ironic_multihost.rules import absence
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.liveness import Heartbeats
+from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules.ownership import Reason
@@ -69,7 +68,7 @@ class Audit:
     owners: Mapping[str, HostKey | None]
     records: tuple[Record, ...] = ()
     deleted: frozenset[str] = frozenset()
-    host_aggregates: aggregates.KnownAggregates = aggregates.KnownAggregates()
+    host_aggregates: peers.KnownAggregates = peers.KnownAggregates()
     recent: frozenset[str] = frozenset()
     taken_over: Mapping[str, str | None] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
@@ -137,9 +136,9 @@ class AuditState:
         default_factory=lambda: types.MappingProxyType({}))
     busy: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    absences: absence.Absences = absence.Absences()
+    absences: mirror.Absences = mirror.Absences()
     mapped: bool = False
-    host_aggregates: aggregates.KnownAggregates = aggregates.KnownAggregates()
+    host_aggregates: peers.KnownAggregates = peers.KnownAggregates()
     providers_to_delete: frozenset[str] = frozenset()
     recent: tuple[frozenset[str], ...] = ()
     over: frozenset[tuple[HostKey, str]] = frozenset()

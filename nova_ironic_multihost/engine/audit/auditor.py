@@ -30,10 +30,10 @@ from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.base.ports import Writes
 from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.engine.listing.lister import Wanted
-from nova_ironic_multihost.rules import absence
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules import mirror as mirrors
 from nova_ironic_multihost.rules.mirror import Mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
@@ -103,7 +103,7 @@ class Auditor:
         return incremental.in_doubt(self._state.records_read_at, self._doubted)
 
     @property
-    def absences(self) -> absence.Absences:
+    def absences(self) -> mirrors.Absences:
         """Recorded nodes that Ironic did not list, by the last full audit."""
         return self._state.absences
 

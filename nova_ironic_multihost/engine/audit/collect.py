@@ -27,9 +27,8 @@ from nova_ironic_multihost.engine.audit.peer_services import with_hosts
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.listing.lister import FAILURES
 from nova_ironic_multihost.engine.listing.lister import Lister
-from nova_ironic_multihost.rules import absence
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
+from nova_ironic_multihost.rules import mirror as mirrors
 from nova_ironic_multihost.rules.mirror import Mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Facts
@@ -67,14 +66,14 @@ class Collected:
     facts: Facts
     mirror: Mirror
     audits: int
-    host_aggregates: aggregates.KnownAggregates
+    host_aggregates: peers.KnownAggregates
     mapped: bool | None
     records: tuple[Record, ...] = ()
     records_read_at: float | None = None
     barred: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
     basis: incremental.Inputs | None = None
-    absences: absence.Absences = absence.Absences()
+    absences: mirrors.Absences = mirrors.Absences()
     unlisted: Mapping[str, NodeRow] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}))
 
@@ -169,7 +168,7 @@ def _basis(settings: Settings, seen_peers: Peers, view: peers.View
            ) -> incremental.Inputs:
     return incremental.Inputs(
         view, seen_peers.preferences,
-        aggregates.zones(seen_peers.host_aggregates.aggregates),
+        peers.host_zones(seen_peers.host_aggregates.aggregates),
         settings.partition)
 
 
@@ -205,7 +204,7 @@ def _may_inherit(seen_peers: Peers, owners: Set[HostKey], mirror: Mirror,
 
     Assumed: an instance is in its node owner's zone. Full audits find others.
     """
-    zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
+    zones = peers.host_zones(seen_peers.host_aggregates.aggregates)
     theirs = {zones.get(owner) for owner in owners}
     return {node: None for node in (mirror.nodes if only is None else only)
             if node in mirror.nodes and seen_peers.preferences.may_inherit(
@@ -264,7 +263,7 @@ def _facts(sources: Sources, memory: AuditState, settings: Settings,
     inventory = dataclasses.replace(
         inventory, view=dataclasses.replace(
             seen_peers.view, services=peers.by_host(known)))
-    zones = aggregates.zones(seen_peers.host_aggregates.aggregates)
+    zones = peers.host_zones(seen_peers.host_aggregates.aggregates)
     mapped = memory.mapped or sources.mapped(settings.host)
     owned = memory.standing.my_nodes if memory.standing else frozenset[str]()
     audits = 0 if ownership.lost_nodes_to_peers(
@@ -355,9 +354,9 @@ def _used(sources: Sources, nodes: Set[str]) -> set[str]:
 def _absences(sources: Sources, reader: Lister, memory: AuditState,
               settings: Settings, mirror: Mirror, mine: Set[str],
               last: Audit | None
-              ) -> tuple[absence.Absences, dict[str, NodeRow]]:
+              ) -> tuple[mirrors.Absences, dict[str, NodeRow]]:
     """Return the absences, and {uuid: row} of absent nodes not deleted."""
-    absences = absence.observe(
+    absences = mirrors.note_absences(
         memory.absences, mine, mirror.nodes.keys(),
         settings.max_vanished_percent)
     gone, found, seen = set(), set(), set()
@@ -365,7 +364,7 @@ def _absences(sources: Sources, reader: Lister, memory: AuditState,
     nodes = {node: before[node] for node in absences.counts
              if node in before}
     failed = 0
-    for node in absence.questions(absences):
+    for node in mirrors.absence_questions(absences):
         if failed == FAILURES:
             # Each may wait for a timeout.
             break
@@ -384,7 +383,7 @@ def _absences(sources: Sources, reader: Lister, memory: AuditState,
             found.add(node)
             seen.add(node)
             nodes[node] = answer
-    absences = absence.answered(absences, mine, gone, found)
+    absences = mirrors.absences_answered(absences, mine, gone, found)
     absences = dataclasses.replace(
         absences, confirmed=absences.confirmed - _used(
             sources, absences.confirmed))

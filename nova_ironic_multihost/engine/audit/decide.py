@@ -18,7 +18,7 @@ from nova_ironic_multihost.engine.base.ports import Eligible
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.base.ports import Writes
 from nova_ironic_multihost.engine.listing.lister import Lister
-from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ownership
@@ -110,7 +110,7 @@ def remove_providers(sources: Sources, writes: Writes, reader: Lister,
     nova tries that only once.
     """
     listed = reader.mirror.nodes.keys()
-    if absence.too_few(recorded, listed, percent):
+    if mirror.too_few(recorded, listed, percent):
         # Nor is it certain that Ironic lacks these.
         return gone
     leaving = gone - listed

@@ -18,13 +18,12 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.base.ports import Sources
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.liveness import Outages
+from nova_ironic_multihost.rules.liveness import StopMarkers
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
-from nova_ironic_multihost.rules.stop_marker import StopMarkers
 from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class Peers:
     services: Services
     view: peers.View
     preferences: ring.Preferences
-    host_aggregates: aggregates.KnownAggregates
+    host_aggregates: peers.KnownAggregates
     outages: Outages
 
 
@@ -191,7 +190,7 @@ def read_peers(sources: Sources, memory: AuditState, settings: Settings,
 
 def _host_aggregates(
     sources: Sources, memory: AuditState
-) -> aggregates.KnownAggregates:
+) -> peers.KnownAggregates:
     known = memory.host_aggregates
     try:
         return known.after(sources.aggregates())
@@ -219,9 +218,9 @@ def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
 
 
 
-def _zones_of_members(seen: peers.View, known: aggregates.KnownAggregates
+def _zones_of_members(seen: peers.View, known: peers.KnownAggregates
                       ) -> dict[HostKey, str | None]:
-    zones = aggregates.zones(known.aggregates)
+    zones = peers.host_zones(known.aggregates)
     return {host: zones.get(host) for host in seen.members}
 
 

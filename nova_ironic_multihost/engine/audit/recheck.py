@@ -16,6 +16,7 @@ from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.audit import decide
 from nova_ironic_multihost.engine.base.ports import Tracker
+from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
@@ -24,7 +25,6 @@ from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
-from nova_ironic_multihost.rules import tracker_schedule
 
 #: Reasons of nodes that are reserved even if they are available in Ironic.
 RESERVED = frozenset({
@@ -94,7 +94,7 @@ class Recheck:
         """
         audit = self._auditor.last
         reason = self._auditor.reason(node)
-        if (reason in tracker_schedule.CAME
+        if (reason in incremental.CAME
                 and self._tracker.has(node) and not self.still_valid(node)):
             # The record moved here, and a peer has taken it since.
             return Offer.REFUSED

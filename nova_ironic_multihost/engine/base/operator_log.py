@@ -12,7 +12,7 @@ import types
 
 from oslo_log import log
 
-from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -68,7 +68,7 @@ OF_NODES = {
 
 
 def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
-        absences: absence.Absences, zones_known: bool = True,
+        absences: mirror.Absences, zones_known: bool = True,
         barred: Mapping[str, str] = types.MappingProxyType({})
         ) -> dict[object, Notice]:
     """Return the notices after an audit, {subject: notice}.

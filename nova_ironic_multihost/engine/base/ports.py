@@ -17,7 +17,6 @@ import contextlib
 import datetime
 import typing
 
-from nova_ironic_multihost.rules.aggregates import Aggregate
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.evacuation import Evacuated
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
@@ -26,6 +25,7 @@ from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.rules.peers import Aggregate
 from nova_ironic_multihost.rules.peers import HostKey
 
 

@@ -2,7 +2,7 @@
 
 """Keep copies of the builds of this host, so that a restart loses none.
 
-Each build is copied before it begins (:mod:`.rules.backup_copies`). A thread
+Each build is copied before it begins (:mod:`.rules.forwarding`). A thread
 takes the copies every few seconds and holds them, unacknowledged, while their
 build is here. A copy without a build is from an earlier process: its build is
 requested again. A missing copy is sent again: RabbitMQ may have restarted.
@@ -22,7 +22,6 @@ from nova_ironic_multihost.engine.base.ports import Copier
 from nova_ironic_multihost.engine.base.ports import Queue
 from nova_ironic_multihost.engine.base.ports import Queues
 from nova_ironic_multihost.engine.builds.request_facts import RequestSorter
-from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
@@ -102,8 +101,9 @@ class BackupStore:
         now, unseen = self._clock(), self._unseen
         # RabbitMQ may not have noticed the end of an earlier connection.
         return (build in self._copies
-                or now - self._opened < backup_copies.PATIENCE
-                or unseen is not None and now - unseen < backup_copies.LONGEST)
+                or now - self._opened < forwarding.BACKUP_WAIT
+                or unseen is not None
+                and now - unseen < forwarding.LONG_BACKUP_WAIT)
 
     def keep(self, instance: str, node: str | None,
              arguments: Mapping[str, object]) -> None:
@@ -316,7 +316,7 @@ class BackupStore:
             facts = self._requests.situation(copy)
         if facts is None:
             return Disposition(Action.KEEP)
-        disposition = backup_copies.judge(
+        disposition = forwarding.judge_backup(
             copy, self._host, facts,
             refused=over is not None and over[1],
             ended=over is not None and not over[1])

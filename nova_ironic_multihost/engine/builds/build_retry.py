@@ -16,8 +16,8 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.base.ports import Attempts
 from nova_ironic_multihost.engine.base.ports import Instance
 from nova_ironic_multihost.engine.builds.build_backups import BackupStore
-from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules.builds import SentBuild
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.takeover import Step
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class BuildRetry:
             # Soon over: the guard refuses it while the instance is here.
             return Step.AWAIT
         build = _build(instance)
-        step = backup_copies.step(
+        step = forwarding.retry_step(
             provision_state, self._waited(build),
             self._backups.copy(build) is not None, self._backups.all_seen,
             self._attempts.count(instance.uuid))

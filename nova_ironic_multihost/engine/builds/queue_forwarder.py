@@ -29,7 +29,6 @@ from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.engine.servers.stuck_instances import attempt
-from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
@@ -411,7 +410,7 @@ class QueueForwarder:
             facts = self._requests.situation(request)
         if facts is None:
             return Disposition(Action.KEEP)
-        judge = backup_copies.judge if key.copies else forwarding.judge
+        judge = forwarding.judge_backup if key.copies else forwarding.judge
         return judge(request, key.host, facts)
 
     def _log_counts(self, name: str, reading: QueueReading) -> None:

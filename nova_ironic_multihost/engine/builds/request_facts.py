@@ -8,7 +8,6 @@ from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Attempts
 from nova_ironic_multihost.engine.moves import peer_poll
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestFacts
 from nova_ironic_multihost.rules.forwarding import RequestKind
@@ -62,7 +61,7 @@ class RequestSorter:
         preferences = self._auditor.preferences
         if preferences is None:
             return None
-        zones: Mapping[HostKey, str] = aggregates.zones(
+        zones: Mapping[HostKey, str] = peers.host_zones(
             last.host_aggregates.aggregates)
         choice = preferences.host_for(
             node, zones.get(owner) if owner is not None else None)

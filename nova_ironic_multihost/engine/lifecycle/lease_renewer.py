@@ -17,7 +17,6 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.rules import health
-from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
@@ -72,7 +71,7 @@ class LeaseRenewer:
     """
 
     def __init__(self, ask: Callable[[], peers.ComputeService | None],
-                 terms: Callable[[], lease.LeaseTiming],
+                 terms: Callable[[], health.LeaseTiming],
                  period: Callable[[], float],
                  watchdog: Watchdog | None = None,
                  ending: Callable[[], bool] = lambda: False,
@@ -82,7 +81,7 @@ class LeaseRenewer:
         self._watchdog = watchdog
         self._ending = ending
         self._clock = clock
-        self._lease = lease.Lease(clock())
+        self._lease = health.Lease(clock())
         self._lost = False
         self._timers = [periodic.PeriodicTask('lease', self.renew, period)]
         if watchdog is not None:
@@ -99,7 +98,7 @@ class LeaseRenewer:
 
     def start(self) -> None:
         """Start the threads, when nova has just answered."""
-        self._lease = lease.Lease(self._clock())
+        self._lease = health.Lease(self._clock())
         if self._watchdog is not None:
             LOG.info('systemd kills this process when it shows no sign of '
                      'life for %(seconds)d s. It shows some while the lease '

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.base.ports import Instances
-from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import notifications
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -50,7 +50,7 @@ class Notifier:
         except RuntimeError as exc:
             LOG.warning('Threads of nova-compute are used up: %s.', exc)
 
-    def follow(self, host: str, audit: Audit, absences: absence.Absences
+    def follow(self, host: str, audit: Audit, absences: mirror.Absences
                ) -> None:
         """Send the changes that an audit of all nodes has found."""
         me = audit.view.services.get(audit.view.host)

@@ -3,7 +3,7 @@
 """Tell the other hosts that this compute service stops.
 
 From then on it takes no more nodes and instances, and serves those it has. The
-text is in :mod:`.rules.stop_marker`; the next start takes it back.
+text is in :mod:`.rules.liveness`; the next start takes it back.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import time
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.base.ports import Registration
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 
 LOG = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Shutdown:
 
     def _write_stop_marker(self) -> None:
         try:
-            text = stop_marker.text(self._now())
+            text = liveness.stop_marker_text(self._now())
             if not self._write_with_retries(text):
                 return
             # Asked after it: hosts that stop together see each other's marker.

@@ -25,12 +25,12 @@ from nova_ironic_multihost.engine.base.ports import Tracker
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import stop_marker
 
 LOG = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class PeerPoller:
     def may_close(self, settings: Settings) -> bool:
         """Return :func:`.stop_marker.may_close`, asking nova now."""
         last = self._auditor.last
-        return stop_marker.may_close(
+        return liveness.may_close(
             self._auditor.view_of_nova(settings, self._known()),
             last.preferences.members if last else {})
 

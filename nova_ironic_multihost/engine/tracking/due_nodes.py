@@ -2,7 +2,7 @@
 
 """The schedule: which nodes nova's tracker audits now, or in the background.
 
-:mod:`.rules.tracker_schedule` has the rule. nova's audits, builds, the peer
+:mod:`.rules.incremental` has the rule. nova's audits, builds, the peer
 poll and :class:`BackgroundAudit` use :class:`DueNodes` in different threads.
 """
 
@@ -21,10 +21,10 @@ from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Tracker
+from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.rules import tracker_schedule
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class DueNodes:
         self._clock = clock
         self._lock = threading.Lock()
         #: Node -> its last successful audit.
-        self._audited: dict[str, tracker_schedule.NodeAudit] = {}
+        self._audited: dict[str, incremental.NodeAudit] = {}
         #: Nodes that have changed since their last audit began.
         self._changed: set[str] = set()
         #: Those to read without nova's cache of placement, which lasts 300 s.
@@ -125,7 +125,7 @@ class DueNodes:
         return [] if audit is None else [
             record for record in audit.records
             if record.host == self._host
-            and audit.reasons.get(record.node) in tracker_schedule.READY]
+            and audit.reasons.get(record.node) in incremental.READY]
 
     def follow(self, settings: Settings, view: peers.View) -> None:
         """Note the inputs of all audits, but not :mod:`.disabled_trait`."""
@@ -185,7 +185,7 @@ class DueNodes:
             last = self._audited.get(node)
             # By itself nova reads placement only every 300 s.
             current.uncached = node in self._provider_changed or (
-                last is not None and tracker_schedule.interval_has_passed(
+                last is not None and incremental.interval_has_passed(
                     node, last, self._clock(), self._interval))
             current.last = (None if current.uncached or node in self._recent
                             else last)
@@ -207,7 +207,7 @@ class DueNodes:
                 # Without a successful audit it stays due.
                 self._audited.pop(node, None)
                 if done and basis is not None:
-                    self._audited[node] = tracker_schedule.NodeAudit(
+                    self._audited[node] = incremental.NodeAudit(
                         basis, current.last.at if current.last is not None
                         else self._clock())
                 if current.outdated:
@@ -245,7 +245,7 @@ class DueNodes:
         basis = self._basis(node, audit)
         with self._lock:
             return (basis is None or node in self._changed
-                    or node in self._recent or tracker_schedule.due(
+                    or node in self._recent or incremental.audit_is_due(
                         basis, self._audited.get(node), self._clock(),
                         self._interval))
 
@@ -281,18 +281,18 @@ class DueNodes:
         due = [node for node, row in audit.nodes.items()
                if (node not in tried or node in audited
                    and row.body is not None)
-               and (audit.reasons.get(node) not in tracker_schedule.COMING
+               and (audit.reasons.get(node) not in incremental.COMING
                     or self._tracker.has(node)) and self.is_due(node)]
-        return tracker_schedule.order(due, audited, (
+        return incremental.audit_order(due, audited, (
             node for node in due if audit.nodes[node].instance is not None))
 
     def _basis(self, node: str, audit: Audit | None
-               ) -> tracker_schedule.NodeInputs | None:
+               ) -> incremental.NodeInputs | None:
         row = audit.nodes.get(node) if audit is not None else None
         reason = audit.reasons.get(node) if audit is not None else None
         if row is None or reason is None:
             return None
-        return tracker_schedule.NodeInputs(row, reason, self._era)
+        return incremental.NodeInputs(row, reason, self._era)
 
 
 class BackgroundAudit:

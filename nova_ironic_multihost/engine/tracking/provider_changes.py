@@ -15,7 +15,7 @@ import time
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
-from nova_ironic_multihost.rules import tracker_schedule
+from nova_ironic_multihost.rules import incremental
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class ProviderChanges:
                  note: Callable[[Set[str]], None],
                  known: Callable[[Iterable[str]], dict[str, int]],
                  clock: Callable[[], float] = time.monotonic) -> None:
-        self._pause = LISTING * tracker_schedule.moment(host)
+        self._pause = LISTING * incremental.moment(host)
         self._auditor = auditor
         self._note = note
         self._known = known
@@ -62,7 +62,7 @@ class ProviderChanges:
             node: found[node] for node in audit.nodes if node in found}
         if before is None:
             before = self._generations | self._known(self._generations)
-        drifted = tracker_schedule.drifted(
+        drifted = incremental.drifted(
             {node: before.get(node) for node in audit.nodes},
             self._generations)
         if drifted:

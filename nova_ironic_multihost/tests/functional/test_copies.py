@@ -11,7 +11,7 @@ from nova import objects
 
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import rpc_queue
-from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import dead
 from nova_ironic_multihost.tests.functional import hold
@@ -34,7 +34,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.keep('host1', 'host2')
         # No time counts in which nobody waits for a copy.
         self.useFixture(fixtures.MockPatchObject(
-            backup_copies, 'PATIENCE', float('inf')))
+            forwarding, 'PATIENCE', float('inf')))
 
     def die_over_a_build(self, step):
         """host1 dies when it comes to a step of nova's Ironic driver.

@@ -21,9 +21,9 @@ from nova_ironic_multihost.engine.builds import in_flight
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.servers import recovery
-from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.model import Record
@@ -237,7 +237,7 @@ class Instances:
 
     def fail(self, instance, reason):
         self.world.check()
-        if self.world.attempts[instance.uuid] < backup_copies.ATTEMPTS:
+        if self.world.attempts[instance.uuid] < forwarding.BUILD_ATTEMPTS:
             self.world.break_promise(f'{instance.uuid} ends in ERROR')
         self.world.set(instance.uuid, vm_state='error', task_state=None)
 

@@ -21,7 +21,7 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
 
-from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.simulation import building
 from nova_ironic_multihost.tests.simulation import test_simulation
@@ -292,7 +292,7 @@ class Builds(stateful.RuleBasedStateMachine):
                     raise building.Broken(f'{uuid} is deleted and has {held}')
             elif (state.vm_state, state.task_state, held) != (
                     'active', None, [state.node]) and (
-                        world.attempts[uuid] < backup_copies.ATTEMPTS):
+                        world.attempts[uuid] < forwarding.BUILD_ATTEMPTS):
                 raise building.Broken(f'{uuid} is {state}, with {held}')
         left = {name: requests for name, requests in world.queues.items()
                 if requests and name[0] not in world.fenced}

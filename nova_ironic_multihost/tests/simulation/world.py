@@ -15,7 +15,6 @@ import collections
 import dataclasses
 import datetime
 
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
@@ -201,7 +200,7 @@ class World:
     def __init__(self, zones=None):
         self.zones = zones or {}
         self.aggregates = tuple(
-            aggregates.Aggregate(zone, frozenset(
+            peers.Aggregate(zone, frozenset(
                 host for host, its in self.zones.items() if its == zone), zone)
             for zone in sorted(set(self.zones.values())))
         self.clock = 0

@@ -38,7 +38,6 @@ from nova_ironic_multihost.engine.listing import ironic_changes
 from nova_ironic_multihost.engine.moves import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost import exception
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import NodeRow
@@ -614,8 +613,8 @@ class UpdateProviderTreeTestCase(DriverTestCase):
 
     def test_node_has_the_aggregates_of_this_host(self):
         self.host_aggregates = (
-            aggregates.Aggregate.of('ours', frozenset([ME]), None),
-            aggregates.Aggregate.of('theirs', frozenset(['compute-2']), None))
+            peers.Aggregate.of('ours', frozenset([ME]), None),
+            peers.Aggregate.of('theirs', frozenset(['compute-2']), None))
         self.services = {ME: True, 'compute-2': True}
         node = self.start_and_audit()[0]
         # nova's copy is older than what neutron has done.

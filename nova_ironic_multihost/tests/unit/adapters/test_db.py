@@ -23,7 +23,6 @@ import sqlalchemy
 
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import peers
@@ -234,9 +233,9 @@ class CloudTestCase(base.DatabaseTestCase):
         objects.Aggregate(
             self.context, name='empty', uuid=uuidsentinel.empty).create()
         self.assertCountEqual(
-            (aggregates.Aggregate.of(
+            (peers.Aggregate.of(
                 uuidsentinel.zone, frozenset({'host-1', 'host-2'}), 'east'),
-             aggregates.Aggregate.of(uuidsentinel.empty, frozenset())),
+             peers.Aggregate.of(uuidsentinel.empty, frozenset())),
             db.host_aggregates(self.context))
 
 

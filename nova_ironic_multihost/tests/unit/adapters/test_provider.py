@@ -13,7 +13,7 @@ from oslotest import base as oslo_base
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import placement
-from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.adapters import base
 
 NODE = base.NODE
@@ -79,9 +79,9 @@ class FollowAggregatesTestCase(oslo_base.BaseTestCase):
         self.tree.new_root(NODE, NODE)
         self.audit = mock.Mock(
             view=mock.Mock(host='me', services={'me': None, 'other': None}),
-            host_aggregates=aggregates.KnownAggregates().after((
-                aggregates.Aggregate.of('ours', frozenset({'me'})),
-                aggregates.Aggregate.of('theirs', frozenset({'other'})))))
+            host_aggregates=peers.KnownAggregates().after((
+                peers.Aggregate.of('ours', frozenset({'me'})),
+                peers.Aggregate.of('theirs', frozenset({'other'})))))
         self.asked = self.useFixture(fixtures.MockPatchObject(
             db, 'provider_aggregates')).mock
 

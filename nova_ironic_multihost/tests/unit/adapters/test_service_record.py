@@ -8,12 +8,12 @@ from nova import objects
 
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import nova_facts
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests.unit.adapters import base
 
-WORDS = stop_marker.text(
+WORDS = liveness.stop_marker_text(
     datetime.datetime(2026, 5, 4))
-NEXT = stop_marker.text(
+NEXT = liveness.stop_marker_text(
     datetime.datetime(2026, 5, 5))
 
 

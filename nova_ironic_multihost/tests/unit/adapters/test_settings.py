@@ -14,7 +14,6 @@ from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.rules import health
-from nova_ironic_multihost.rules import lease
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
 
@@ -57,7 +56,7 @@ class SettingsTestCase(base.BaseTestCase):
 
     def test_terms_of_the_lease(self):
         self.configure(service_down_time=30, rpc_response_timeout=90)
-        self.assertEqual(lease.LeaseTiming(90, 30), settings.terms())
+        self.assertEqual(health.LeaseTiming(90, 30), settings.terms())
 
     def test_no_bound_for_audits_that_nova_does_not_make(self):
         config = self.configure(update_resources_interval=-1)

@@ -25,7 +25,7 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import undo
-from nova_ironic_multihost.rules import backup_copies
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import evacuation as rules
 from nova_ironic_multihost.rules.forwarding import Action
@@ -384,14 +384,14 @@ class AttemptsTestCase(base.DatabaseTestCase):
 
     def test_attempts_that_cannot_be_noted_are_counted(self):
         """Or a build of which nova has lost the request begins for ever."""
-        for number in range(backup_copies.ATTEMPTS):
+        for number in range(forwarding.BUILD_ATTEMPTS):
             self.assertEqual(
                 number, self.attempts.count(uuidsentinel.instance))
             # The request is not in the database.
             self.assertRaises(exception.InstanceActionNotFound, self.build,
                               exception.InstanceActionNotFound(
                                   request_id='r', instance_uuid='i'))
-        self.assertIs(Action.DROP, backup_copies.judge(
+        self.assertIs(Action.DROP, forwarding.judge_backup(
             self.copy, host_key('mine'), RequestFacts(
                 InstanceState(None, vm_state='building'),
                 attempts=self.attempts.count(uuidsentinel.instance))).action)

@@ -14,7 +14,7 @@ from requests_mock.contrib import fixture as requests_mock_fixture
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests import clouds
 
 
@@ -92,7 +92,7 @@ class ReadTestCase(SurveyTestCase):
             s.reason for s in self.cloud.survey().read().services])
 
     def test_compute_that_was_told_to_end(self):
-        words = stop_marker.text(datetime.datetime(2026, 5, 4))
+        words = liveness.stop_marker_text(datetime.datetime(2026, 5, 4))
         self.cloud.services = [
             clouds.service('east', status='disabled', disabled_reason=words),
             clouds.service('west', disabled_reason=None)]

@@ -10,8 +10,8 @@ from oslotest import base
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests import views
 
@@ -131,7 +131,7 @@ class CloudTestCase(base.BaseTestCase):
         self.assertEqual({'stuck': 1}, self.found(seen, now=views.NOW + 3600))
 
     def test_notes_are_counted(self):
-        words = stop_marker.text(datetime.datetime(1970, 1, 1))
+        words = liveness.stop_marker_text(datetime.datetime(1970, 1, 1))
         seen = views.changed(views.consistent(), 'services', 0,
                              stop_marker=words)
         self.assertEqual({'still-stopping': 1}, self.found(seen))

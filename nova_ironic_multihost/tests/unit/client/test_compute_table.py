@@ -8,8 +8,8 @@ from oslotest import base
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import compute_table
 from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests import views
 
@@ -57,7 +57,7 @@ class RowsTestCase(base.BaseTestCase):
             row.state, row.status, row.balance))
 
     def test_ending(self):
-        words = stop_marker.text(datetime.datetime(2026, 5, 4))
+        words = liveness.stop_marker_text(datetime.datetime(2026, 5, 4))
         for up, status in ((True, 'ending'), (False, 'ended')):
             self.assertEqual(status, self.changed(
                 disabled=True, stop_marker=words, up=up).status)

@@ -9,12 +9,12 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import draining
 from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests import views
 
 SETTINGS = ownership_report.SharedSettings(1024)
 
-STOP_MARKER = stop_marker.text(datetime.datetime(2026, 5, 4))
+STOP_MARKER = liveness.stop_marker_text(datetime.datetime(2026, 5, 4))
 
 
 class RefusalTestCase(base.BaseTestCase):

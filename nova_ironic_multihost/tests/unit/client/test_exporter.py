@@ -21,7 +21,7 @@ from prometheus_client import parser
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.telemetry import http_server
 from nova_ironic_multihost.tests import views
 
@@ -119,7 +119,7 @@ class TextfileTestCase(ExporterTestCase):
         self.assertEqual(1, self.figures()['findings{kind=compute-missing}'])
 
     def test_notes_are_told_too(self):
-        words = stop_marker.text(datetime.datetime(1970, 1, 1))
+        words = liveness.stop_marker_text(datetime.datetime(1970, 1, 1))
         self.read.return_value = views.changed(
             self.good, 'services', 0, stop_marker=words)
         self.assertEqual(0, self.write()[0])
@@ -351,9 +351,8 @@ class ProcessTestCase(base.BaseTestCase):
     PROGRAM = """
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import exporter
-from nova_ironic_multihost.rules import stop_marker
-from nova_ironic_multihost.tests import views
 from nova_ironic_multihost.telemetry import http_server
+from nova_ironic_multihost.tests import views
 import sys
 from unittest import mock
 cloud_client.connect = mock.Mock()

@@ -9,12 +9,12 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests import views
 
 SETTINGS = ownership_report.SharedSettings(1024)
 
-STOP_MARKER = stop_marker.text(datetime.datetime(2026, 5, 4))
+STOP_MARKER = liveness.stop_marker_text(datetime.datetime(2026, 5, 4))
 
 FENCED = {'up': False, 'forced_down': True, 'disabled': True,
           'reason': fencing.REASON}
@@ -159,7 +159,7 @@ class WantedTestCase(base.BaseTestCase):
             self.wanted(up=False, forced_down=True))
 
     def test_no_next_start_takes_the_reason_for_a_farewell(self):
-        self.assertEqual('', stop_marker.said(fencing.REASON))
+        self.assertEqual('', liveness.find_stop_marker(fencing.REASON))
 
 
 class UnwantedTestCase(base.BaseTestCase):

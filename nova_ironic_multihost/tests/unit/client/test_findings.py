@@ -7,8 +7,8 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests import views
 
@@ -308,7 +308,7 @@ class NotesTestCase(base.BaseTestCase):
         """Return the notes so many seconds after a compute was stopped."""
         seen = views.changed(
             views.consistent(), 'services', 1,
-            stop_marker=stop_marker.text(self.MOMENT), **state)
+            stop_marker=liveness.stop_marker_text(self.MOMENT), **state)
         now = self.MOMENT.timestamp() + after
         if seen.services[1].up:
             self.assertEqual([], findings.inconsistencies(seen, views.NOW))

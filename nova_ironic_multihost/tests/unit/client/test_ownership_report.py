@@ -7,10 +7,10 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import ring
-from nova_ironic_multihost.rules import stop_marker
 from nova_ironic_multihost.tests import views
 
 SETTINGS = ownership_report.SharedSettings(points=64)
@@ -120,7 +120,7 @@ class JudgementTestCase(base.BaseTestCase):
         host, index = self.somebody()
         said = datetime.datetime.fromtimestamp(views.NOW, datetime.UTC)
         seen = service(self.seen, host, disabled=True,
-                       stop_marker=stop_marker.text(said))
+                       stop_marker=liveness.stop_marker_text(said))
         self.assertEqual('', self.judge(seen, index).ahead)
         later = dataclasses.replace(seen, at=views.NOW + 60)
         self.assertIs(Reason.PULLED, self.judge(later, index).next)

@@ -13,7 +13,7 @@ from oslotest import base
 
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost import conf
-from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import health
 
 DROP_IN = (pathlib.Path(__file__).resolve().parents[4] / 'etc' / 'systemd'
            / 'nova-compute.service.d' / 'watchdog.conf')
@@ -49,7 +49,7 @@ class DropInTestCase(base.BaseTestCase):
                    if option.name == 'takeover_after']
         # nova's defaults.
         self.assertLessEqual(
-            lease.LeaseTiming(60, 60).over_after(
+            health.LeaseTiming(60, 60).over_after(
                 int(self.service['WatchdogSec'])),
             after,
         )

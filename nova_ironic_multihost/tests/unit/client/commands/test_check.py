@@ -12,7 +12,7 @@ from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base as commands
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests.unit.client.commands import base
 from nova_ironic_multihost.tests import views
 
@@ -63,7 +63,7 @@ class CheckTestCase(base.ShellTestCase):
         self.assertIn('6 nodes, 3 compute services up: 3 findings', err)
 
     def test_what_is_no_inconsistency_is_noted(self):
-        words = stop_marker.text(datetime.datetime.fromtimestamp(
+        words = liveness.stop_marker_text(datetime.datetime.fromtimestamp(
             views.NOW - 3600, datetime.UTC))
         self.read.return_value = views.changed(
             self.good, 'services', 1, stop_marker=words, disabled=True)

@@ -7,7 +7,7 @@ import requests
 
 from nova_ironic_multihost.client import draining
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import waiting
 
@@ -190,7 +190,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.assertIn('Drain it again', err)
 
     def test_it_is_stopped_before_it_is_drained(self):
-        words = stop_marker.text(datetime.datetime(2026, 5, 4))
+        words = liveness.stop_marker_text(datetime.datetime(2026, 5, 4))
         self.east(status='disabled', disabled_reason=words)
         self.drain('east')
         self.assertEqual(1, len(self.cloud.changes))
@@ -235,7 +235,7 @@ class UndrainTestCase(waiting.WaitingTestCase):
         self.assertIn('east was disabled for: bad NIC', self.undrain())
 
     def test_tells_nothing_of_what_drain_has_done(self):
-        for reason in (None, draining.REASON, stop_marker.text(
+        for reason in (None, draining.REASON, liveness.stop_marker_text(
                 datetime.datetime(2026, 5, 4))):
             self.east(status='disabled', disabled_reason=reason)
             self.assertNotIn('was disabled', self.undrain())
@@ -249,7 +249,7 @@ class UndrainTestCase(waiting.WaitingTestCase):
         self.assertIn('nothing until it is started', self.undrain())
 
     def test_one_that_was_told_to_end(self):
-        self.east(status='disabled', disabled_reason=stop_marker.text(
+        self.east(status='disabled', disabled_reason=liveness.stop_marker_text(
             datetime.datetime(2026, 5, 4)))
         self.assertIn('was told to end', self.undrain())
 

@@ -12,7 +12,7 @@ from oslotest import base
 
 from nova_ironic_multihost.client.upgrade import conf_files
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
 
@@ -123,13 +123,13 @@ class ReadTestCase(ConfigurationTestCase):
             '[ironic_multihost]\ninstance_takeover = down\n'
             'takeover_after = 400\n'))])
         self.assertEqual(
-            (takeover.Policy('down', 400), lease.LeaseTiming(90, 30)),
+            (takeover.Policy('down', 400), health.LeaseTiming(90, 30)),
             (found.policy, found.terms))
         self.assertIn(('[ironic_multihost]takeover_after', '400'),
                       found.shared)
         found = conf_files.read([self.write('b.conf', OURS)])
         self.assertEqual(
-            (takeover.Policy('forced_down', 300), lease.LeaseTiming(60, 60)),
+            (takeover.Policy('forced_down', 300), health.LeaseTiming(60, 60)),
             (found.policy, found.terms))
         found = conf_files.read([self.write('c.conf', OURS + (
             '[ironic_multihost]\ntakeover_after = soon\n'))])

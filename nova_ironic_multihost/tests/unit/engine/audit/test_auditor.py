@@ -13,7 +13,6 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.listing import lister
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason
@@ -392,7 +391,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
 
     def test_zone_keeps_its_nodes(self):
         self.cloud.host_aggregates = tuple(
-            aggregates.Aggregate.of(uuid, [host], uuid)
+            peers.Aggregate.of(uuid, [host], uuid)
             for host, uuid in (('a', 'z1'), ('b', 'z2')))
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         self.settle('a')

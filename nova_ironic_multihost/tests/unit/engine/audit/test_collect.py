@@ -12,11 +12,9 @@ from hypothesis import strategies
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import collect
 from nova_ironic_multihost.engine.audit import peer_services
-from nova_ironic_multihost.rules import absence
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.liveness import Outages
-from nova_ironic_multihost.rules import mirror
+from nova_ironic_multihost.rules import mirror as mirrors
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -232,7 +230,7 @@ def deaths(draw):
     zones = {host: draw(strategies.sampled_from([None, 'z1', 'z2']))
              for host in HOSTS} if draw(strategies.booleans()) else {}
     its.host_aggregates = tuple(
-        aggregates.Aggregate.of(host, [host], zone)
+        peers.Aggregate.of(host, [host], zone)
         for host, zone in zones.items())
     for node in cloud.NODES:
         owner = draw(strategies.sampled_from((None, *HOSTS)))
@@ -259,7 +257,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         return ownership.decide(collect.nodes_of_hosts(
             its, memory, settings, peer_services.read_peers(
                 its, memory, settings, Outages(), HOSTS), dead,
-            types.SimpleNamespace(mirror=mirror.Mirror(its.ironic)),
+            types.SimpleNamespace(mirror=mirrors.Mirror(its.ironic)),
             0, only).facts)
 
     @hypothesis.settings(derandomize=True, deadline=None)
@@ -301,7 +299,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         its = cloud.Cloud(*HOSTS)
         its.owners = dict.fromkeys(cloud.NODES, 'e')
         its.host_aggregates = tuple(
-            aggregates.Aggregate.of(host, [host], zone)
+            peers.Aggregate.of(host, [host], zone)
             for host, zone in zip('abcde', ('z1', 'z1', 'z2', 'z2', 'z2'),
                                   strict=True))
         its.set('e', up=False)
@@ -314,7 +312,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         its = cloud.Cloud(*HOSTS)
         its.owners = dict.fromkeys(cloud.NODES, 'e')
         its.host_aggregates = tuple(
-            aggregates.Aggregate.of(host, [host], zone)
+            peers.Aggregate.of(host, [host], zone)
             for host, zone in zip('abcde', ('z1', 'z1', 'z2', 'z2', 'z1'),
                                   strict=True))
         its.set('e', up=False)
@@ -336,7 +334,7 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         its.placed = {f'i-{node}': cloud.instance('e', node)
                       for node in cloud.NODES}
         its.host_aggregates = tuple(
-            aggregates.Aggregate.of(host, [host], 'z1') for host in 'ae')
+            peers.Aggregate.of(host, [host], 'z1') for host in 'ae')
         its.set('e', up=False, forced_down=True)
         self.assertEqual(
             dict.fromkeys(cloud.NODES, ownership.Reason.TAKEN_OVER),
@@ -469,7 +467,7 @@ class AbsenceTestCase(cloud.AuditTestCase):
         node = cloud.NODES[0]
         self.audit()
         del self.cloud.ironic[node]
-        for _ in range(absence.AUDITS):
+        for _ in range(mirrors.AUDITS_MISSING):
             found = self.audit()
         self.assertEqual({node}, found.deleted)
         self.cloud.placement_away = True
@@ -498,7 +496,7 @@ class AbsenceTestCase(cloud.AuditTestCase):
 
     def test_node_that_is_left_out_of_the_listing_is_kept(self):
         self.cloud.hidden = {cloud.NODES[0]}
-        for _ in range(3 * absence.AUDITS_OF_MANY):
+        for _ in range(3 * mirrors.AUDITS_MANY_MISSING):
             found = self.audit()
             self.assertEqual(frozenset(), found.deleted)
             self.assertIn(cloud.NODES[0], found.nodes)
@@ -514,7 +512,7 @@ class AbsenceTestCase(cloud.AuditTestCase):
 
     def test_empty_listing_deletes_nothing_and_asks_nothing(self):
         self.cloud.ironic.clear()
-        for _ in range(3 * absence.AUDITS_OF_MANY):
+        for _ in range(3 * mirrors.AUDITS_MANY_MISSING):
             found = self.audit()
             self.assertEqual(frozenset(), found.deleted)
             self.assertEqual(set(cloud.NODES), set(found.nodes))
@@ -523,7 +521,7 @@ class AbsenceTestCase(cloud.AuditTestCase):
     def test_broken_answer_is_no_deletion(self):
         self.cloud.hidden = {cloud.NODES[0]}
         self.cloud.node = lambda uuid: 1 / 0
-        for _ in range(absence.AUDITS + 1):
+        for _ in range(mirrors.AUDITS_MISSING + 1):
             self.assertEqual(frozenset(), self.audit().deleted)
 
     def test_node_without_a_known_state_is_not_reported(self):

@@ -7,10 +7,10 @@ import dataclasses
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.audit.recheck import Offer
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.engine import cloud
 
@@ -432,11 +432,11 @@ class ToMoveTestCase(cloud.AuditTestCase):
 
     def test_node_that_has_to_change_its_aggregates(self):
         self.cloud.host_aggregates = (
-            aggregates.Aggregate.of('rack', ['a', 'b']),)
+            peers.Aggregate.of('rack', ['a', 'b']),)
         self.decide()
         self.assertEqual(self.theirs, self.to_move())
         self.cloud.host_aggregates += (
-            aggregates.Aggregate.of('fast', ['b']),)
+            peers.Aggregate.of('fast', ['b']),)
         self.decide()
         self.assertEqual([], self.to_move())
 

@@ -5,13 +5,13 @@ from unittest import mock
 from oslotest import base
 
 from nova_ironic_multihost.engine.base import operator_log
-from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.ownership import Reason
 
 
 def due(reasons=None, mapped=True, **absences):
     return operator_log.due('compute-1', mapped, reasons or {},
-                            absence.Absences(**absences))
+                            mirror.Absences(**absences))
 
 
 class DueTestCase(base.BaseTestCase):
@@ -28,7 +28,7 @@ class DueTestCase(base.BaseTestCase):
 
     def test_aggregates_that_cannot_be_read(self):
         notice, = operator_log.due(
-            'compute-1', True, {}, absence.Absences(), False).values()
+            'compute-1', True, {}, mirror.Absences(), False).values()
         self.assertIn('[api_database]connection', notice.sentence)
 
     def test_counts_and_one_example_in_the_place_of_a_list(self):

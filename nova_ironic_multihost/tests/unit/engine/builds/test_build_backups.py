@@ -8,7 +8,6 @@ import logging
 import fixtures
 
 from nova_ironic_multihost.engine.builds import build_backups
-from nova_ironic_multihost.rules import backup_copies as rules
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
@@ -93,7 +92,7 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
-        self.clock.now += rules.PATIENCE
+        self.clock.now += forwarding.BACKUP_WAIT
         self.assertFalse(self.backups.may_come(FIRST))
 
     def test_it_goes_when_its_build_was_over_before_it_was_seen(self):
@@ -379,7 +378,7 @@ class KeeperTestCase(post.PostTestCase):
     def test_what_may_be_what_ends_each_process_is_not_asked_for_again(self):
         self.arrive()
         self.die()
-        self.begun['i1'] = rules.ATTEMPTS
+        self.begun['i1'] = forwarding.BUILD_ATTEMPTS
         self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
@@ -387,7 +386,7 @@ class KeeperTestCase(post.PostTestCase):
     def test_copies_may_be_where_a_connection_has_broken(self):
         """RabbitMQ notices that after minutes."""
         self.assertTrue(self.backups.may_come(FIRST))
-        self.clock.now += rules.PATIENCE
+        self.clock.now += forwarding.BACKUP_WAIT
         self.assertFalse(self.backups.may_come(FIRST))
         self.bus.on_take = self.fail_with(OSError('reset'))
         self.assertRaises(OSError, self.backups.once)
@@ -485,7 +484,8 @@ class KeeperTestCase(post.PostTestCase):
     def test_nobody_waits_for_ever_for_copies_that_cannot_be_read(self):
         self.die()
         self.bus.breaks = OSError('no bus')
-        for seconds, may_come in (0, True), (rules.LONGEST, False):
+        for seconds, may_come in (
+                (0, True), (forwarding.LONG_BACKUP_WAIT, False)):
             self.clock.now += seconds
             self.assertRaises(OSError, self.backups.once)
             self.assertEqual(may_come, self.backups.may_come(FIRST))

@@ -8,8 +8,8 @@ import types
 from oslotest import base
 
 from nova_ironic_multihost.engine.builds import build_retry
-from nova_ironic_multihost.rules import backup_copies
 from nova_ironic_multihost.rules.builds import SentBuild
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.takeover import Step
@@ -84,14 +84,15 @@ class RepetitionTestCase(base.BaseTestCase):
 
     def wait(self):
         """Look every few seconds, for as long as a copy may take."""
-        for _ in range(backup_copies.PATIENCE // 10):
+        for _ in range(forwarding.BACKUP_WAIT // 10):
             self.assertIs(Step.AWAIT, self.step())
             self.now += 10
 
     def test_time_in_which_nobody_looks_does_not_count(self):
         """Nothing answers in an outage, and no copy comes."""
         self.found = None
-        for seconds in 0, backup_copies.LONGEST, backup_copies.PATIENCE:
+        for seconds in (
+                0, forwarding.LONG_BACKUP_WAIT, forwarding.BACKUP_WAIT):
             self.now += seconds
             self.assertIs(Step.AWAIT, self.step())
 
@@ -103,7 +104,7 @@ class RepetitionTestCase(base.BaseTestCase):
     def test_without_a_copy_it_fails_however_seldom_it_is_seen(self):
         self.found = None
         steps = []
-        for _ in range(backup_copies.PATIENCE // build_retry.GAP + 1):
+        for _ in range(forwarding.BACKUP_WAIT // build_retry.GAP + 1):
             steps.append(self.step())
             self.now += 10 * build_retry.GAP
         self.assertEqual([Step.FAIL], list({*steps} - {Step.AWAIT}))

@@ -8,7 +8,7 @@ import threading
 from oslotest import base
 
 from nova_ironic_multihost.engine.lifecycle import lease_renewer
-from nova_ironic_multihost.rules import lease
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
 
 UP = peers.ComputeService('me', up=True)
@@ -42,7 +42,7 @@ class HolderTestCase(base.BaseTestCase):
     service = UP
     takes = 0
     ending = False
-    terms = lease.LeaseTiming(60, 60)
+    terms = health.LeaseTiming(60, 60)
 
     def setUp(self):
         super().setUp()
@@ -159,7 +159,7 @@ class HolderTestCase(base.BaseTestCase):
         self.systemd.seconds = 0.004
         one = lease_renewer.LeaseRenewer(
             ask,
-            lambda: lease.LeaseTiming(60, 60),
+            lambda: health.LeaseTiming(60, 60),
             lambda: 0.001,
             self.systemd,
             clock=lambda: self.now,

@@ -9,7 +9,7 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.lifecycle import notifier
-from nova_ironic_multihost.rules import absence
+from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import notifications
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -32,7 +32,7 @@ class HeraldTestCase(base.BaseTestCase):
             peers.Partition(), 'Me')
         self.notifier.follow('Me', audit_state.Audit(
             view, None, {f'n{i}': reason for i, reason in enumerate(reasons)},
-            {}, {}), absence.Absences(
+            {}, {}), mirror.Absences(
                 {f'gone{i}': 0 for i in range(missing)}, braked=braked))
         sent, self.sent = self.sent, []
         return sent

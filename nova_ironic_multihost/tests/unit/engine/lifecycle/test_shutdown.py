@@ -10,10 +10,10 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.base import ports
 from nova_ironic_multihost.engine.lifecycle import shutdown as departures
-from nova_ironic_multihost.rules import stop_marker
+from nova_ironic_multihost.rules import liveness
 
 MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
-WORDS = stop_marker.text(MOMENT)
+WORDS = liveness.stop_marker_text(MOMENT)
 
 
 class DepartureTestCase(base.BaseTestCase):

@@ -11,7 +11,6 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.listing import lister as readers
 from nova_ironic_multihost.engine.moves import peer_poll
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.liveness import Heartbeats
 from nova_ironic_multihost.rules.ownership import Reason
@@ -245,7 +244,7 @@ class LookTestCase(cloud.AuditTestCase):
         self.audit()
         self.assertTrue(self.may_close())
         self.cloud.host_aggregates = (
-            aggregates.Aggregate.of('z', ['b', 'd'], 'east'),)
+            peers.Aggregate.of('z', ['b', 'd'], 'east'),)
         self.audit()
         self.assertFalse(self.may_close())
 

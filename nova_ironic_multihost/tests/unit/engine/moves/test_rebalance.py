@@ -8,9 +8,9 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.moves import rebalance
 from nova_ironic_multihost.engine.tracking import due_nodes
-from nova_ironic_multihost.rules import aggregates
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.engine import cloud
 
 
@@ -128,7 +128,7 @@ class PullsTestCase(cloud.AuditTestCase):
     def test_nodes_that_would_change_more_than_their_owner(self):
         self.assertEqual([], self.pull('shard=s1'))
         self.cloud.host_aggregates = (
-            aggregates.Aggregate.of('fast', ['b']),)
+            peers.Aggregate.of('fast', ['b']),)
         self.decide()
         self.assertIn(Reason.PULLED, self.auditor.last.reasons.values())
         self.assertEqual([], self.pull())

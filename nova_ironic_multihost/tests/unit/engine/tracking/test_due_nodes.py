@@ -7,11 +7,10 @@ import fixtures
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.tracking import due_nodes
-from nova_ironic_multihost.rules import aggregates
+from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.rules import tracker_schedule
 from nova_ironic_multihost.tests.unit.engine import cloud
 
 
@@ -264,13 +263,13 @@ class ScheduleTestCase(ScheduledTestCase):
             self.auditor.last = dataclasses.replace(
                 self.auditor.last,
                 host_aggregates=self.auditor.last.host_aggregates.after(
-                    (aggregates.Aggregate.of('rack', hosts),)))
+                    (peers.Aggregate.of('rack', hosts),)))
             self.follow()
             self.assertEqual(due, self.come_to_each())
 
     def test_each_in_the_interval_and_not_all_at_once(self):
         moments = sorted(
-            (self.INTERVAL * tracker_schedule.moment(node), node)
+            (self.INTERVAL * incremental.moment(node), node)
             for node in self.mine)
         begun = self.clock.now
         for moment, node in moments:
@@ -289,7 +288,7 @@ class ScheduleTestCase(ScheduledTestCase):
 
     def test_placement_is_asked_for_all_in_each_interval(self):
         node = self.mine[0]
-        whole = self.INTERVAL * tracker_schedule.moment(node)
+        whole = self.INTERVAL * incremental.moment(node)
         self.clock.now += whole - 1
         self.assertEqual([True, True], [self.spares(node)] * 2)
         self.clock.now += 1

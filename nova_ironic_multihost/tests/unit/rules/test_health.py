@@ -8,19 +8,19 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.rules import lease
-from nova_ironic_multihost.rules.lease import ServiceState
+from nova_ironic_multihost.rules import health
+from nova_ironic_multihost.rules.health import ServiceState
 from nova_ironic_multihost.rules import peers
 
 #: nova's defaults.
-TERMS = lease.LeaseTiming(answer=60, down_time=60)
+TERMS = health.LeaseTiming(answer=60, down_time=60)
 
 UP = peers.ComputeService('me', up=True)
 DOWN = peers.ComputeService('me', up=False)
 FENCED = peers.ComputeService('me', up=False, forced_down=True)
 
 seconds = strategies.integers(1, 600)
-some_terms = strategies.builds(lease.LeaseTiming, seconds, seconds)
+some_terms = strategies.builds(health.LeaseTiming, seconds, seconds)
 services = strategies.sampled_from([UP, DOWN, FENCED, None])
 
 
@@ -28,7 +28,7 @@ class LeaseTestCase(base.BaseTestCase):
 
     def renewed(self, *answers, at=0):
         """Return the lease after answers to questions 10 s apart."""
-        one = lease.Lease(at)
+        one = health.Lease(at)
         for number, service in enumerate(answers, 1):
             one = one.after(at + 10 * number, service)
         return one
@@ -53,12 +53,12 @@ class LeaseTestCase(base.BaseTestCase):
         self.assertEqual(20, self.renewed(None, UP, DOWN).renewed)
 
     def test_a_start_without_an_answer(self):
-        self.assertTrue(lease.Lease(5).valid(TERMS, 125))
-        self.assertFalse(lease.Lease(5).valid(TERMS, 126))
+        self.assertTrue(health.Lease(5).valid(TERMS, 125))
+        self.assertFalse(health.Lease(5).valid(TERMS, 126))
 
     def test_what_counts_is_when_it_was_asked(self):
         # The answer to it came 60 s later.
-        one = lease.Lease(0).after(10, UP)
+        one = health.Lease(0).after(10, UP)
         self.assertFalse(one.valid(TERMS, 131))
 
     def test_one_lost_question_and_one_lost_heartbeat_do_no_harm(self):
@@ -94,7 +94,7 @@ class LeaseTestCase(base.BaseTestCase):
                 ServiceState.FENCED,
                 ServiceState.GONE,
             ],
-            [lease.word(one) for one in (UP, DOWN, FENCED, None)],
+            [health.service_state(one) for one in (UP, DOWN, FENCED, None)],
         )
 
 
@@ -121,7 +121,7 @@ class ProofTestCase(base.BaseTestCase):
             lease, from that to the sign of life).
         :param told: when it is told to end.
         """
-        one, asked, known = lease.Lease(0), [0], 0
+        one, asked, known = health.Lease(0), [0], 0
         sign, kill = 0, watchdog
         for pause, late in turns:
             look = sign + pause
@@ -148,7 +148,7 @@ class ProofTestCase(base.BaseTestCase):
         strategies.tuples(seconds, services), min_size=1), seconds)
     def test_valid_only_after_a_question_answered_well(
             self, terms, answers, later):
-        one, now = lease.Lease(0), 0
+        one, now = health.Lease(0), 0
         good = 0
         for pause, service in answers:
             now += pause

@@ -10,7 +10,7 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
 
 #: Exit statuses.
-CONSISTENT, FOUND, UNKNOWN = range(3)
+DONE, LEFT, UNKNOWN = range(3)
 
 
 def add_clouds(options: argparse.ArgumentParser) -> None:

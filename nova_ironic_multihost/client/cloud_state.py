@@ -12,10 +12,12 @@ unknown.
 
 import collections
 import dataclasses
+import enum
 import functools
 
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import takeover
 
 #: The trait with which nova bars a provider from scheduling.
 DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
@@ -166,6 +168,27 @@ class CloudServer:
         return host_key(self.host) if self.host else None
 
 
+class Usage(enum.Enum):
+    """The use of a node; the value is for people.
+
+    :cvar USED: by a server, which may still be in a build.
+    :cvar LEAKED: held for a server that nova has deleted.
+    :cvar UNKNOWN: held for a server that nova does not know.
+    :cvar NO_SERVER: active, but held for no server.
+    """
+
+    FREE = 'free'
+    USED = 'used'
+    LEAKED = 'leaked'
+    UNKNOWN = 'unknown server'
+    NO_SERVER = 'no server'
+
+    @property
+    def stray(self) -> bool:
+        """Whether the node is in use without a server."""
+        return self not in (Usage.FREE, Usage.USED)
+
+
 @dataclasses.dataclass(frozen=True)
 class CloudState:
     """The answers of nova, placement and Ironic.
@@ -277,3 +300,28 @@ class CloudState:
         counts = collections.Counter(self.owner_of.values())
         return {name: counts[key] for key, name in self.names.items()
                 if key in self.up_hosts or key in owning}
+
+    def usage(self, node: Node) -> Usage:
+        """Return the use of a node."""
+        if node.instance_uuid is None:
+            return (Usage.NO_SERVER if node.provision_state == 'active'
+                    else Usage.FREE)
+        instance = self.instance_of.get(node.instance_uuid)
+        if instance is None:
+            return Usage.UNKNOWN
+        return Usage.LEAKED if instance.deleted else Usage.USED
+
+    def task(self, instance: CloudServer) -> str:
+        """Return the task state of a server in words, '' for none.
+
+        A takeover mark has only a hash of its host; it is compared with the
+        hosts of nova's compute services.
+        """
+        doing = instance.task_state
+        if not takeover.is_mark(doing):
+            return doing or ''
+        hosts = [service.host for service in self.services
+                 if not takeover.is_anothers(doing, service.key)]
+        before = takeover.before_mark(doing)
+        return (f'taken over by {hosts[0] if hosts else "somebody"}'
+                + (f', was {before}' if before else ''))

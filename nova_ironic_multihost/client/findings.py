@@ -24,7 +24,6 @@ import time
 import typing
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import tasks
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.peers import host_key
@@ -333,7 +332,7 @@ def _tasks(seen: cloud_state.CloudState, now: float) -> Iterator[Finding]:
         if age > seen.task_limit:
             yield Finding('stuck', instance.uuid,
                           f'server {_named(instance)} has been in one task '
-                          f'for {age:.0f} s: {tasks.words(seen, instance)}')
+                          f'for {age:.0f} s: {seen.task(instance)}')
 
 
 def _named(instance: cloud_state.CloudServer) -> str:

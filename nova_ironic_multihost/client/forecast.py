@@ -14,7 +14,6 @@ import uuid
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import usage
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
@@ -199,7 +198,7 @@ def _places(
 ) -> Iterable[_Place]:
     seen = report.seen
     for node in report.nodes(part):
-        used = usage.of(node, seen) is usage.Usage.USED
+        used = seen.usage(node) is cloud_state.Usage.USED
         owner = seen.owner_of.get(node.uuid)
         if used and node.instance_uuid is not None:
             owner = seen.instance_of[node.instance_uuid].key or owner

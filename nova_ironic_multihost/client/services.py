@@ -6,13 +6,15 @@ A change is one request, which nova saves as a whole. Commands request only
 values that differ, so they can be repeated.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import time
 import typing
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.rules.peers import host_key
 
 #: A compute service that runs sends a heartbeat within so many seconds: nova's
@@ -55,7 +57,7 @@ def with_heartbeats(cloud: cloud_client.CloudClient,
     if not doubtful:
         return seen
     try:
-        for _, known in polling.looks(
+        for _, known in looks(
                 cloud.computes, HEARTBEAT - seen.at
                 + max(one.seen or 0 for one in doubtful.values())):
             alive.update(one.id for one in known if one.id in doubtful
@@ -155,3 +157,63 @@ def state(service: cloud_state.Service) -> str:
                 else 'forced down and not disabled')
     return (f'{"disabled" if service.disabled else "enabled"} and '
             f'{"up" if service.up else "down"}')
+
+_Seen = typing.TypeVar('_Seen')
+
+#: The least seconds between two reads.
+PAUSE = 2.0
+
+
+def looks(read: Callable[[], _Seen], seconds: float,
+          clock: Callable[[], float] = time.monotonic,
+          sleep: Callable[[float], object] = time.sleep,
+          least: int = 1) -> Iterator[tuple[float, _Seen]]:
+    """Yield (seconds since the beginning, result of a read) repeatedly.
+
+    :param read: reads once
+    :param seconds: at most; 0 reads once
+    :param least: the least number of reads, even if the time is over
+    """
+    began = clock()
+    while True:
+        read_began = clock()
+        seen = read()
+        now = clock()
+        yield now - began, seen
+        least -= 1
+        # Half of the time at most is spent on requests.
+        pause = max(PAUSE, now - read_began)
+        left = began + seconds - clock()
+        if left <= 0 and least <= 0:
+            return
+        sleep(min(left, pause) if left > 0 else PAUSE)
+
+
+def patiently(act: Callable[[], _Seen], seconds: float,
+              passing: tuple[type[Exception], ...],
+              tell: Callable[[Exception], object] = lambda error: None,
+              ) -> _Seen:
+    """Call ``act`` until it succeeds or the time is over; return its result.
+
+    :param seconds: at most; 0 tries once
+    :param passing: transient errors; any other error ends the retries
+    :param tell: called with an error before a retry, unless its text is that
+        of the error before
+    :raises Exception: the last error
+    """
+    failures: list[Exception] = []
+
+    def attempt() -> tuple[_Seen, ...]:
+        try:
+            return (act(),)
+        except passing as error:
+            failures.append(error)
+            return ()
+
+    for _, done in looks(attempt, seconds):
+        if done:
+            return done[0]
+        if seconds and [str(e) for e in failures[-2:-1]] != [
+                str(failures[-1])]:
+            tell(failures[-1])
+    raise failures[-1]

@@ -16,8 +16,8 @@ import masakari.conf
 from masakari.engine.drivers.taskflow import base
 from masakari import exception
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client import force_down
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import services
 
 CONF = masakari.conf.CONF
 LOG = log.getLogger(__name__)
@@ -72,10 +72,10 @@ class FenceBareMetalTask(base.MasakariTask):
         try:
             self.update_details(
                 f"Fencing the compute service of bare metal on '{host_name}'")
-            service, _ = force_down.declare(
+            service, _ = fencing.declare(
                 cloud, host_name, why='masakari', patience=PATIENCE,
                 tell=self._tell)
-        except (force_down.TooEarly, cloud_client.SurveyError) as error:
+        except (fencing.TooEarly, cloud_client.SurveyError) as error:
             self.update_details(str(error), 1.0)
             raise exception.HostRecoveryFailureException(
                 message=str(error)) from error
@@ -87,7 +87,7 @@ class FenceBareMetalTask(base.MasakariTask):
 
     def _bare_metal(self, cloud, host_name):
         try:
-            return polling.patiently(
+            return services.patiently(
                 lambda: cloud.bare_metal(host_name), KIND,
                 (cloud_client.Unanswered,), self._tell)
         except cloud_client.SurveyError as error:

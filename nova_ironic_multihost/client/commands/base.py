@@ -3,13 +3,18 @@
 """Base class of all commands: connections, help and errors."""
 
 import argparse
+import datetime
 import traceback
 
+from cliff import columns
+from cliff import command
 from cliff import show
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client.commands import columns
+from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.client import services
+from nova_ironic_multihost import conf
 
 PROGRAM = 'nova-ironic-multihost'
 
@@ -34,6 +39,7 @@ class CloudCommand:
     The command runs in our own program and in python-openstackclient.
 
     :cvar EPILOG: end of the help: examples, exit status.
+    :ivar status: exit status of a command that prints a table.
     """
 
     # The shell of python-openstackclient reads these two. Its test of the
@@ -42,6 +48,8 @@ class CloudCommand:
     required_scope = False
 
     EPILOG = ''
+
+    status = arguments.DONE
 
     _survey = None
 
@@ -67,6 +75,19 @@ class CloudCommand:
             self._survey = cloud_client.CloudClient(*self.connections())
         return self._survey
 
+    def report(self, args, heartbeats=False):
+        """Read the cloud and return its OwnershipReport.
+
+        :param args: with the options of :func:`add_shared`
+        :param heartbeats: also find the hosts that are fenced and alive
+        :raises SurveyError: when a service does not answer
+        """
+        cloud = self.survey()
+        seen = cloud.read(zones=True)
+        if heartbeats:
+            seen = services.with_heartbeats(cloud, seen)
+        return ownership_report.OwnershipReport(seen, shared_settings(args))
+
     def get_parser(self, prog_name):
         """Return cliff's parser, set to keep the lines of the help."""
         parser = super().get_parser(prog_name)
@@ -85,7 +106,7 @@ class CloudCommand:
         layout = parsed_args.formatter
         if layout in ('csv', 'json', 'yaml'):
             def of_row(row):
-                return [columns.plain(cell, layout) for cell in row]
+                return [plain(cell, layout) for cell in row]
 
             data = (of_row(data) if isinstance(self, show.ShowOne)
                     else list(map(of_row, data)))
@@ -94,7 +115,7 @@ class CloudCommand:
     def run(self, parsed_args):
         """Run the command, print errors as one line; return exit status."""
         try:
-            return super().run(parsed_args)
+            return super().run(parsed_args) or self.status
         except (cloud_client.SurveyError, Refused) as error:
             self._failed(error)
         except BrokenPipeError:
@@ -116,3 +137,166 @@ class CloudCommand:
     def tell(self, sentence):
         """Print a sentence to standard error."""
         print(f'{PROGRAM}: {sentence}', file=self.app.stderr)
+
+#: The most characters of a reason; with its prefix nova stores 255.
+REASON = 200
+
+
+def reason(text):
+    """Parse a reason of the command line."""
+    if not 0 < len(text) <= REASON:
+        raise argparse.ArgumentTypeError(
+            f'a reason has 1 to {REASON} characters')
+    return text
+
+
+class ActingCommand(CloudCommand, command.Command):
+    """A command that changes one compute service."""
+
+    def get_parser(self, prog_name):
+        """Add the argument HOST."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'host', metavar='HOST',
+            help='host of the compute service, as "openstack compute service '
+            'list" has it')
+        return parser
+
+    def ask(self, host):
+        """Return (the client, all compute services, that of ``host``)."""
+        cloud = self.survey()
+        known = cloud.computes(host)
+        return cloud, known, services.named(known, host)
+
+    def say(self, *lines):
+        """Print lines, and flush them."""
+        for line in lines:
+            print(line, file=self.app.stdout, flush=True)
+
+    def watch(self, read, limit, state, least=1):
+        """Yield (seconds since the beginning, result of a read) repeatedly.
+
+        A read that fails is repeated.
+
+        :param limit: seconds
+        :param state: sentence with the result so far, for the error
+        :param least: the least number of reads, even if the time is over
+        :raises SurveyError: when the last read fails, with ``state``
+        """
+        errors = []
+
+        def attempt():
+            try:
+                return read()
+            except cloud_client.SurveyError as error:
+                errors.append(error)
+                return None
+
+        for after, seen in services.looks(attempt, limit, least=least):
+            if seen is not None:
+                errors.clear()
+                yield after, seen
+            elif len(errors) == 1:
+                self.say(f'after {after:.0f} s: {errors[0]}')
+        if errors:
+            raise cloud_client.SurveyError(f'{state} {errors[-1]}')
+
+
+class YesNo(columns.FormattableColumn):
+    """True, False or None: yes, no or unknown."""
+
+    def human_readable(self):
+        """Return a word."""
+        if self._value is None:
+            return 'unknown'
+        return 'yes' if self._value else 'no'
+
+
+class Number(columns.FormattableColumn):
+    """A number with two digits, or None: -."""
+
+    def human_readable(self):
+        """Return two digits, or -."""
+        return '-' if self._value is None else f'{self._value:.2f}'
+
+    def machine_readable(self):
+        """Return the number rounded, or None."""
+        return self._value if self._value is None else round(self._value, 2)
+
+
+class Percent(columns.FormattableColumn):
+    """A number of percent."""
+
+    def human_readable(self):
+        """Return one digit and the sign."""
+        return f'{self._value:.1f} %'
+
+    def machine_readable(self):
+        """Return the number rounded."""
+        return round(self._value, 1)
+
+
+class Moment(columns.FormattableColumn):
+    """Seconds since the epoch, or None if not known."""
+
+    def _text(self, layout, unknown):
+        if self._value is None:
+            return unknown
+        moment = datetime.datetime.fromtimestamp(self._value, datetime.UTC)
+        return moment.strftime(layout)
+
+    def human_readable(self):
+        """Return date and time."""
+        return self._text('%Y-%m-%d %H:%M:%S UTC', 'unknown')
+
+    def machine_readable(self):
+        """Return the time by ISO 8601, or None."""
+        return self._text('%Y-%m-%dT%H:%M:%SZ', None)
+
+
+class Coloured(columns.FormattableColumn):
+    """A state or status in the colour of a terminal: red, yellow or none."""
+
+    _COLOURS = {'down': 31, 'gone': 31, 'unknown': 31, 'fenced, alive': 31,
+                'fenced': 33, 'disabled': 33, 'ending': 33, 'ended': 33}
+
+    def human_readable(self):
+        """Return the word between the codes of its colour."""
+        colour = self._COLOURS.get(self._value)
+        return (f'\x1b[{colour}m{self._value}\x1b[0m' if colour
+                else self._value)
+
+
+def plain(cell, layout):
+    """Return a cell for a program.
+
+    :param layout: json, yaml or csv; CSV has no null: None stays empty there
+    """
+    if isinstance(cell, columns.FormattableColumn):
+        cell = cell.machine_readable()
+    if layout == 'csv' and isinstance(cell, bool):
+        return str(cell).lower()
+    return None if cell == '' else cell
+
+_DEFAULTS = {option.dest: option.default for option in conf.OPTS}
+
+
+def add_shared(parser):
+    """Add the options; the defaults are those of nova.conf."""
+    group = parser.add_argument_group(
+        'as in nova.conf',
+        'what the compute services have there; no API shows it')
+    group.add_argument(
+        '--ring-partitions', type=int, metavar='NUMBER',
+        default=_DEFAULTS['ring_partitions'],
+        help='[ironic_multihost]ring_partitions (default: %(default)s)')
+    group.add_argument(
+        '--move-across-zones', action='store_true',
+        default=_DEFAULTS['move_across_zones'],
+        help='[ironic_multihost]move_across_zones is true')
+
+
+def shared_settings(args):
+    """Return the SharedSettings of the options."""
+    return ownership_report.SharedSettings(
+        args.ring_partitions, args.move_across_zones)

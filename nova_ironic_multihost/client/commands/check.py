@@ -49,8 +49,6 @@ that changes just then; --wait looks again.
 exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
 """
 
-    _status = arguments.CONSISTENT
-
     def get_parser(self, prog_name):
         """Add the options."""
         parser = super().get_parser(prog_name)
@@ -64,14 +62,10 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
             lambda: services.with_heartbeats(
                 cloud, cloud.read(parsed_args.allocations)),
             parsed_args.wait, parsed_args.host)
-        self._status = arguments.FOUND if found else arguments.CONSISTENT
+        self.status = arguments.LEFT if found else arguments.DONE
         self.tell(arguments.summary(seen, found))
         rows = [('finding', one) for one in found] + [
             ('note', one) for one in findings.notes(seen, seen.at)]
         return COLUMNS, [
             (level, one.kind, one.subject, one.sentence)
             for level, one in rows]
-
-    def run(self, parsed_args):
-        """Run the check; return the exit status."""
-        return super().run(parsed_args) or self._status

@@ -4,15 +4,13 @@
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client.commands import acting
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client.commands import shared_arguments
 from nova_ironic_multihost.client import draining
 from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import services
 
 
-class Drain(acting.ActingCommand):
+class Drain(base.ActingCommand):
     """Move the free nodes of a compute service to the others.
 
     It disables the compute service in nova. nova sends no more builds there,
@@ -37,7 +35,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         """Add the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--reason', metavar='TEXT', type=acting.reason,
+            '--reason', metavar='TEXT', type=base.reason,
             help='what nova shows as the reason (default: the one that is '
             f'there, or "{draining.REASON}")')
         parser.add_argument(
@@ -47,7 +45,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         parser.add_argument(
             '--even-if-last', action='store_true',
             help='also if no other compute service is enabled and up')
-        shared_arguments.add(parser)
+        base.add_shared(parser)
         return parser
 
     def take_action(self, parsed_args):
@@ -73,9 +71,9 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         if parsed_args.wait is None:
             self.say(f'"drain {service.host} --wait 900" shows the rest, '
                      f'"undrain {service.host}" undoes it')
-            return acting.DONE
+            return arguments.DONE
         return self._watch(cloud, service.host, parsed_args.wait,
-                           shared_arguments.given(parsed_args))
+                           base.shared_settings(parsed_args))
 
     def _undo_if_last(self, cloud, service):
         """Enable it again if the others were drained at the same moment.
@@ -129,7 +127,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
                 self._explain(found)
             if not found.free:
                 self.say(f'{host} is empty of free nodes')
-                return acting.DONE
+                return arguments.DONE
             # A single read may show a change only in part.
             if found == before and not found.waits:
                 break
@@ -137,13 +135,13 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         self._explain(found)
         if found.waits:
             self.say(f'{draining.HIDDEN_CAUSES}.')
-        return acting.LEFT
+        return arguments.LEFT
 
     def _explain(self, found):
         self.say(*(f'  {line}' for line in draining.sentences(found)))
 
 
-class Undrain(acting.ActingCommand):
+class Undrain(base.ActingCommand):
     """Enable a compute service, so that it gets nodes and builds again.
 
     It undoes drain. When the compute service has been up for some audits it
@@ -168,7 +166,7 @@ what to do).
                 f'with "unfence {service.host}".')
         if not service.disabled:
             self.say(f'{service.host} is enabled already')
-            return acting.DONE
+            return arguments.DONE
         services.change(cloud, service, {'status': 'enabled'})
         self.say(f'{service.host} is enabled: it takes its part of the free '
                  'nodes within some audits, a minute each as a rule')
@@ -180,4 +178,4 @@ what to do).
         elif service.stop_marker:
             self.say(f'{service.host} was told to end: builds are sent to '
                      'it again, and wait until it is started')
-        return acting.DONE
+        return arguments.DONE

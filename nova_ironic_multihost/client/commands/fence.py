@@ -4,18 +4,14 @@
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client.commands import acting
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client.commands import shared_arguments
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.client import force_down
-from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
 
-class Fence(acting.ActingCommand):
+class Fence(base.ActingCommand):
     """Tell nova that a compute service is dead, so that others take over.
 
     POWER ITS MACHINE OFF FIRST, or end nova-compute there: this command does
@@ -49,7 +45,7 @@ waiting, and nothing else.
             '--dry-run', action='store_true',
             help='say who would take what, and change nothing')
         parser.add_argument(
-            '--reason', metavar='TEXT', type=acting.reason,
+            '--reason', metavar='TEXT', type=base.reason,
             help='what nova shows as the reason, after '
             f'"{fencing.REASON}: ", also of one that is fenced already')
         parser.add_argument(
@@ -65,12 +61,12 @@ waiting, and nothing else.
             help='try again for so long, when nova does not answer or does '
             'not yet call it down; not while heartbeats of it go on coming '
             '(default: %(default)s)')
-        shared_arguments.add(parser)
+        base.add_shared(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Fence the compute service, and watch it with --wait."""
-        options = shared_arguments.given(parsed_args)
+        options = base.shared_settings(parsed_args)
         if parsed_args.dry_run:
             return self._dry_run(parsed_args.host, options)
         cloud = self.survey()
@@ -84,15 +80,15 @@ waiting, and nothing else.
             self.say(f'"fence {service.host} --wait 600" shows the rest. '
                      f'When it is repaired: start it, "unfence '
                      f'{service.host}"')
-            return acting.DONE
+            return arguments.DONE
         return self._watch(cloud, service.host, parsed_args.wait, options)
 
     def _declare(self, cloud, args):
         try:
-            return force_down.declare(
+            return fencing.declare(
                 cloud, args.host, self._sure(args), args.reason, args.retry,
                 self.tell, renew=args.reason is not None)
-        except force_down.TooEarly as refused:
+        except fencing.TooEarly as refused:
             raise base.Refused(
                 f'{refused} Or if it is off for sure, say so: --powered-off '
                 f'{args.host}.') from refused
@@ -120,7 +116,7 @@ waiting, and nothing else.
                      '"never", which does not show from here')
         if refused:
             raise base.Refused(f'It is refused now: {refused}.')
-        return acting.LEFT if found.stuck else acting.DONE
+        return arguments.LEFT if found.stuck else arguments.DONE
 
     def _watch(self, cloud, host, limit, options):
         reads = []
@@ -133,14 +129,14 @@ waiting, and nothing else.
             self._progress(after, before, found)
             if found.empty:
                 self.say(f'{host} has nothing left: others have it all')
-                return acting.DONE
+                return arguments.DONE
             # A single read may show a change only in part.
             if found == before and not found.moves:
                 break
             before = found
         if found.moves:
             self.say(f'{fencing.HIDDEN_CAUSES}.')
-        return acting.LEFT
+        return arguments.LEFT
 
     def _expect_dead(self, service, reads):
         """Refuse a service that is alive, or not forced down any more.
@@ -171,7 +167,7 @@ waiting, and nothing else.
             self.say(*(f'  {line}' for line in fencing.obstacles(found)))
 
 
-class Unfence(acting.ActingCommand):
+class Unfence(base.ActingCommand):
     """Let a compute service work again that was fenced.
 
     START IT FIRST. This command waits for its heartbeats, ends the forced
@@ -218,14 +214,14 @@ what to do).
                      'started')
         if body:
             self._explain(cloud, service.host)
-        return acting.DONE
+        return arguments.DONE
 
     def _wait_until_alive(self, cloud, service, limit):
         """Wait for heartbeats; return the compute service as read last."""
         looks = self.watch(
             lambda: cloud.computes(service.host), limit,
-            f'{service.host} stays fenced.', least=force_down.LOOKS)
-        for now in force_down.returned(
+            f'{service.host} stays fenced.', least=fencing.LOOKS)
+        for now in fencing.returned(
                 (known for _, known in looks), [service.host]):
             return now
         raise base.Refused(
@@ -251,7 +247,7 @@ what to do).
                 'minutes')
 
 
-class Silent(acting.ActingCommand):
+class Silent(base.ActingCommand):
     """Say whether nova misses a compute service, and no other one.
 
     For a tool that powers a machine off for no other reason. No other enabled
@@ -287,14 +283,14 @@ on standard output.
         """Look at all compute services, until the time is over."""
         cloud = self.survey()
         seen = set()
-        for _, known in polling.looks(
+        for _, known in services.looks(
                 lambda: cloud.computes(parsed_args.host),
                 parsed_args.seconds):
             service = services.named(known, parsed_args.host)
             if not fencing.missed(service):
                 self.say(f'{service.host} is not silent: it is '
                          f'{services.state(service)}')
-                return acting.LEFT
+                return arguments.LEFT
             refused = fencing.not_alone(
                 known, service, cloud.moment(), parsed_args.within)
             if refused:
@@ -307,4 +303,4 @@ on standard output.
                     'controllers, and ask again.')
         services.expect_bare_metal(cloud, known, service)
         self.say(f'{service.host} is silent, and no other compute service is')
-        return acting.DONE
+        return arguments.DONE

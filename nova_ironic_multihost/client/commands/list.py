@@ -2,6 +2,7 @@
 
 """list: list the compute services, and how many nodes each owns."""
 
+import collections
 import dataclasses
 import datetime
 import os
@@ -12,10 +13,10 @@ from cliff import lister
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client.commands import columns
-from nova_ironic_multihost.client.commands import shared_arguments
-from nova_ironic_multihost.client import compute_table
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import ownership_report
+from nova_ironic_multihost.client import services
+from nova_ironic_multihost.rules.peers import HostKey
+from nova_ironic_multihost.rules import takeover
 
 COLUMNS = 'Host', 'State', 'Status', 'Nodes', 'Free', 'Used', 'Balance'
 MORE = ('Leaked', 'Share', 'Taking over', 'Mapped', 'Partition', 'Zone',
@@ -62,8 +63,6 @@ exit status: 0, or 2 if the cloud cannot be asked; if nova alone can, its
 columns are shown, and the missing service is named
 """
 
-    _status = arguments.CONSISTENT
-
     def get_parser(self, prog_name):
         """Add the options."""
         parser = super().get_parser(prog_name)
@@ -79,32 +78,31 @@ columns are shown, and the missing service is named
             help="ask nothing but nova's list of compute services: Host, "
             'State and Status, of virtual machines too; "unknown" is the '
             'state of one whose cell nova does not reach')
-        shared_arguments.add(parser)
+        base.add_shared(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Return the table."""
         if parsed_args.nova:
             return self._of_nova()
-        self._status = arguments.CONSISTENT
+        self.status = arguments.DONE
         try:
-            report = shared_arguments.judged(
-                self, parsed_args, heartbeats=True)
+            report = self.report(parsed_args, heartbeats=True)
         except cloud_state.CloudError as error:
             shown = self._of_nova()
             self.tell(f'Only the columns of nova, virtual machines included: '
                       f'{error}')
-            self._status = arguments.UNKNOWN
+            self.status = arguments.UNKNOWN
             return shown
         shown = len(COLUMNS + (MORE if parsed_args.long else ()))
         return (COLUMNS + MORE)[:shown], [
-            self._cells(row)[:shown] for row in compute_table.rows(report)]
+            self._cells(row)[:shown] for row in rows(report)]
 
     def _of_nova(self):
         """Return the columns that nova knows, of all compute services."""
         return COLUMNS[:3], [
-            (service.host, self._state(compute_table.state(service)),
-             self._state(compute_table.status(service)))
+            (service.host, self._state(state(service)),
+             self._state(status(service)))
             for service in sorted(self.survey().computes(),
                                   key=lambda service: service.key)]
 
@@ -112,20 +110,20 @@ columns are shown, and the missing service is named
         return tuple((dataclasses.asdict(row) | {
             'state': self._state(row.state),
             'status': self._state(row.status),
-            'balance': columns.Number(row.balance),
-            'share': columns.Percent(row.share),
-            'mapped': columns.YesNo(row.mapped),
-            'seen': columns.Moment(row.seen)}).values())
+            'balance': base.Number(row.balance),
+            'share': base.Percent(row.share),
+            'mapped': base.YesNo(row.mapped),
+            'seen': base.Moment(row.seen)}).values())
 
     def _state(self, word):
         """Return a state or status, with colour on a terminal."""
         plain = os.environ.get('NO_COLOR') or not self.app.stdout.isatty()
-        return word if plain else columns.Coloured(word)
+        return word if plain else base.Coloured(word)
 
     def run(self, parsed_args):
         """Show the table once, or again and again."""
         if parsed_args.watch is None:
-            return super().run(parsed_args) or self._status
+            return super().run(parsed_args)
         looked = False
         try:
             while True:
@@ -133,7 +131,7 @@ columns are shown, and the missing service is named
                 if status and not looked:
                     return status
                 looked = True
-                time.sleep(max(polling.PAUSE, parsed_args.watch))
+                time.sleep(max(services.PAUSE, parsed_args.watch))
         except KeyboardInterrupt:
             return 0
 
@@ -144,6 +142,115 @@ columns are shown, and the missing service is named
         self.app.stdout.write(f'{now:%Y-%m-%d %H:%M:%S} UTC\n')
         # An error is printed. The next round follows, unless this is the
         # first one: then a setting may be wrong.
-        status = super().run(parsed_args) or self._status
+        status = super().run(parsed_args)
         self.app.stdout.flush()
         return status
+
+
+@dataclasses.dataclass(frozen=True)
+class Compute:
+    """A row of the table: one compute service.
+
+    :param state: up, down, fenced (forced down), "fenced, alive", gone (it
+        owns nodes without a service in nova), unknown (nova does not reach
+        its cell).
+    :param status: enabled, disabled, ending or ended (it has a stop marker);
+        '' if the state is gone or unknown.
+    :param nodes: number of its nodes, the sum of free, used and leaked.
+    :param balance: its free nodes divided by the average of the members of
+        its ring; None if it is on no ring, or no node is free.
+    :param share: percent of all nodes.
+    :param taking: number of servers that it takes over now.
+    :param mapped: the host is mapped to a cell; None if not known.
+    :param partition: its label, '' if not known.
+    :param zone: explicit availability zone, '' without one.
+    :param seen: time of its last heartbeat; None without a service.
+    """
+
+    host: str
+    state: str
+    status: str
+    nodes: int
+    free: int
+    used: int
+    balance: float | None
+    leaked: int
+    share: float
+    taking: int
+    mapped: bool | None
+    partition: str
+    zone: str
+    seen: float | None
+
+
+def state(service: cloud_state.Service | None) -> str:
+    """Return the state for :class:`Compute`."""
+    if service is None:
+        return 'gone'
+    if not service.reached:
+        return 'unknown'
+    if service.forced_down:
+        return 'fenced, alive' if service.alive else 'fenced'
+    return 'up' if service.up else 'down'
+
+
+def status(service: cloud_state.Service | None) -> str:
+    """Return the status for :class:`Compute`."""
+    if service is None or not service.reached:
+        return ''
+    if service.stop_marker:
+        return 'ending' if service.up else 'ended'
+    return 'disabled' if service.disabled else 'enabled'
+
+
+def rows(report: ownership_report.OwnershipReport) -> list[Compute]:
+    """Return a row for each compute service and each other owner, by name."""
+    seen = report.seen
+    names = {record.key: record.host for record in seen.records}
+    names.update((service.key, service.host) for service in seen.services)
+    counts: dict[HostKey, collections.Counter[cloud_state.Usage]] = {
+        host: collections.Counter() for host in names}
+    for node in seen.nodes:
+        owner = seen.owner_of.get(node.uuid)
+        if owner is not None:
+            counts[owner][seen.usage(node)] += 1
+    average = _average_free(report)
+    return [_row(report, host, names[host], counts[host], average.get(host))
+            for host in sorted(names)]
+
+
+def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
+         counts: collections.Counter[cloud_state.Usage], average: float | None
+         ) -> Compute:
+    service = report.seen.service_of.get(host)
+    part = report.partitions.of_host(host)
+    nodes = counts.total()
+    free = counts[cloud_state.Usage.FREE]
+    used = counts[cloud_state.Usage.USED]
+    return Compute(
+        name, state(service), status(service), nodes, free, used,
+        free / average if average else None, nodes - free - used,
+        100 * nodes / len(report.seen.nodes) if nodes else 0,
+        _taking(report.seen, host),
+        service.mapped if service is not None else None,
+        part.label if part is not None else '', report.zones.get(host, ''),
+        service.seen if service is not None else None)
+
+
+def _average_free(report: ownership_report.OwnershipReport
+                  ) -> dict[HostKey, float]:
+    """Return member -> average number of free nodes of its ring's members."""
+    found: dict[HostKey, float] = {}
+    for part in report.partitions.found:
+        members = report.preferences(part).members
+        free = sum(report.seen.usage(node) is cloud_state.Usage.FREE
+                   for node in report.nodes(part))
+        found.update((host, free / len(members)) for host in members)
+    return found
+
+
+def _taking(seen: cloud_state.CloudState, host: HostKey) -> int:
+    """Count the servers with a takeover mark of a host."""
+    return sum(takeover.is_mark(one.task_state)
+               and not takeover.is_anothers(one.task_state, host)
+               for one in seen.instances if not one.deleted)

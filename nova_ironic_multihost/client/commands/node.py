@@ -7,16 +7,12 @@ from cliff import show
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client.commands import columns
-from nova_ironic_multihost.client.commands import shared_arguments
-from nova_ironic_multihost.client import tasks
-from nova_ironic_multihost.client import usage
 from nova_ironic_multihost.rules.peers import host_key
 
 COLUMNS = 'UUID', 'Name', 'Owner', 'Preferred', 'State', 'Why', 'Next'
 MORE = 'Server', 'Provision state', 'Partition', 'Zone', 'Barred'
 
-_STATES = {kind.value: kind for kind in usage.Usage}
+_STATES = {kind.value: kind for kind in cloud_state.Usage}
 _UNSEEN = 'not known from outside'
 
 
@@ -58,12 +54,12 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
             '--long', action='store_true',
             help='also server, provision state, partition, zone of the '
             'owner, and whether the provider is barred from scheduling')
-        shared_arguments.add(parser)
+        base.add_shared(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Return the table."""
-        report = shared_arguments.judged(self, parsed_args)
+        report = self.report(parsed_args)
         _expect_known(report.seen, parsed_args.host)
         node_reports = report.verdicts(
             node for node in report.seen.nodes
@@ -88,7 +84,7 @@ def _chosen(report, node, args):
         (args.host is None
          or report.seen.owner_of.get(node.uuid) == host_key(args.host))
         and (args.state is None
-             or usage.of(node, report.seen) is _STATES[args.state]))
+             or report.seen.usage(node) is _STATES[args.state]))
 
 
 def _place(node_report):
@@ -100,7 +96,7 @@ def _place(node_report):
 def _short(report, node_report):
     node = node_report.node
     return (node.uuid, node.name, node_report.owner or '',
-            node_report.preferred or '', usage.of(node, report.seen).value,
+            node_report.preferred or '', report.seen.usage(node).value,
             node_report.because, node_report.ahead)
 
 
@@ -110,7 +106,7 @@ def _more(report, node_report):
     return (node.instance_uuid or '', node.provision_state,
             part.label if part is not None else '',
             report.zones.get(node_report.owner, ''),
-            columns.YesNo(_barred(report, node)))
+            base.YesNo(_barred(report, node)))
 
 
 def _barred(report, node):
@@ -145,12 +141,12 @@ be asked
         parser.add_argument(
             'node', metavar='NODE|SERVER',
             help='uuid or name of the node, or of its server')
-        shared_arguments.add(parser)
+        base.add_shared(parser)
         return parser
 
     def take_action(self, parsed_args):
         """Return (names, values)."""
-        report = shared_arguments.judged(self, parsed_args)
+        report = self.report(parsed_args)
         node_report = report.verdict(_named(report.seen, parsed_args.node))
         return tuple(zip(*_lines(report, node_report)))
 
@@ -197,9 +193,9 @@ def _lines(report, node_report):
     yield 'uuid', node.uuid
     yield 'name', node.name
     yield 'owner', record.host if record is not None else ''
-    yield 'owner_since', columns.Moment(since)
+    yield 'owner_since', base.Moment(since)
     yield 'preferred', node_report.preferred or ''
-    yield 'state', usage.of(node, seen).value
+    yield 'state', seen.usage(node).value
     yield 'why', node_report.because or _ownerless(node_report)
     yield 'next', node_report.ahead
     yield 'rule', node_report.rules
@@ -208,13 +204,13 @@ def _lines(report, node_report):
     yield 'server', node.instance_uuid or ''
     yield 'server_host', (instance.host or '') if instance else ''
     yield 'server_task', (
-        tasks.words(report.seen, instance) if instance else '')
+        report.seen.task(instance) if instance else '')
     yield 'provision_state', node.provision_state
-    yield 'provision_state_since', columns.Moment(node.since)
-    yield 'maintenance', columns.YesNo(node.maintenance)
+    yield 'provision_state_since', base.Moment(node.since)
+    yield 'maintenance', base.YesNo(node.maintenance)
     yield 'partition', part.label if part is not None else ''
     yield 'zone', report.zones.get(node_report.owner, '')
-    yield 'barred', columns.YesNo(_barred(report, node))
+    yield 'barred', base.YesNo(_barred(report, node))
 
 
 def _ownerless(node_report):

@@ -6,7 +6,6 @@ from cliff import lister
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client.commands import shared_arguments
 from nova_ironic_multihost.client import forecast
 
 COLUMNS = 'From', 'To', 'Free nodes', 'Held nodes'
@@ -64,7 +63,7 @@ asked
             '--plot', metavar='FILE',
             help='also draw the free nodes of each before and after; the '
             'name ends with the format: .png, .svg, .pdf. Needs matplotlib')
-        shared_arguments.add(parser)
+        base.add_shared(parser)
         return parser
 
     def take_action(self, parsed_args):
@@ -75,7 +74,7 @@ asked
             parsed_args.zone, parsed_args.partition)
         try:
             planned = forecast.plan(
-                shared_arguments.judged(self, parsed_args),
+                self.report(parsed_args),
                 change,
                 parsed_args.nodes,
             )

@@ -94,8 +94,6 @@ examples:
 exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
 """
 
-    _status = arguments.CONSISTENT
-
     def get_parser(self, prog_name):
         """Add the options."""
         parser = super().get_parser(prog_name)
@@ -129,7 +127,7 @@ exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
             parts.append(f'== {name}\n\n{without_secrets(text)}\n')
         self._write(parsed_args.file, '\n'.join(parts))
         if missing:
-            self._status = arguments.FOUND
+            self.status = arguments.LEFT
             self.tell(f'missing in {parsed_args.file}: {", ".join(missing)}')
 
     def _output(self, kind, *argv):
@@ -159,10 +157,6 @@ exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
         except OSError as error:
             raise base.Refused(f'{file} cannot be written: {error.strerror}. '
                                'Name another file.') from error
-
-    def run(self, parsed_args):
-        """Run the command; return the exit status."""
-        return super().run(parsed_args) or self._status
 
 
 def versions():

@@ -6,11 +6,10 @@ It is no package of an index, so that what stands here is a model of its
 decisions about one compute service, as of infra-operator in 2026.
 """
 
+from oslotest import base
 import yaml
 
-from oslotest import base
-
-from nova_ironic_multihost.client import force_down
+from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import recipes
 
@@ -57,7 +56,7 @@ class InstanceHaTestCase(base.BaseTestCase):
         self.polled()
 
     def test_a_fence_stays(self):
-        force_down.declare(self.apis.survey(), 'east')
+        fencing.declare(self.apis.survey(), 'east')
         self.assertEqual(1, len(self.apis.changes))
         self.polled()
         self.assertEqual([False], self.polls)
@@ -72,14 +71,14 @@ class InstanceHaTestCase(base.BaseTestCase):
         self.assertEqual([True, False], self.polls)
 
     def test_unfenced_in_one_request(self):
-        service, _ = force_down.declare(self.apis.survey(), 'east')
+        service, _ = fencing.declare(self.apis.survey(), 'east')
         self.change(forced_down=False, status='enabled', state='up')
         self.assertEqual([False], self.polls)
 
     def test_what_it_has_evacuated_itself_it_enables(self):
         self.change(status='disabled',
                     disabled_reason='instanceha evacuation complete')
-        force_down.declare(self.apis.survey(), 'east')
+        fencing.declare(self.apis.survey(), 'east')
         self.polled()
         self.assertTrue(self.polls[-1])
 

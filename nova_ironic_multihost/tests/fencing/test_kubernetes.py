@@ -14,8 +14,7 @@ import requests
 import yaml
 
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.client import force_down
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
 from nova_ironic_multihost.tests.fencing import recipes
@@ -63,8 +62,8 @@ class JobTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection()))
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now,
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now,
                 sleep=lambda seconds: self.sleep(seconds))))
         self.beats = set()
         account = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -310,7 +309,7 @@ class JobTestCase(base.BaseTestCase):
 
     def test_what_the_operator_fences_again_stays(self):
         self.look([node('a', TAINT)], [pod('east', 'a')])
-        force_down.declare(
+        fencing.declare(
             self.apis.survey(), 'east', why='mainboard', renew=True)
         self.look([node('a', TAINT)], [pod('east', 'a')])
         self.beats = {'east'}
@@ -324,7 +323,7 @@ class JobTestCase(base.BaseTestCase):
 
         def fence(seconds):
             if self.now == 0:
-                force_down.declare(
+                fencing.declare(
                     self.apis.survey(), 'east', why='mainboard', renew=True)
             sleep(seconds)
 

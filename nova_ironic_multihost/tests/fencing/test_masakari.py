@@ -14,7 +14,7 @@ from oslo_config import fixture as config
 from oslotest import base
 
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
 from nova_ironic_multihost.tests.fencing import recipes
@@ -50,8 +50,8 @@ class TaskTestCase(base.BaseTestCase):
             side_effect=lambda context: self.apis.survey())).mock
         self.now, self.dies = 0, 0
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.api = self.useFixture(fixtures.MockPatch(
             'masakari.compute.nova.API')).mock.return_value
         self.api.get_servers.return_value = []

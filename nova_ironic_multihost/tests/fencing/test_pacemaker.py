@@ -17,7 +17,7 @@ from oslotest import base
 import requests
 
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.fencing import nova
 from nova_ironic_multihost.tests.fencing import recipes
@@ -53,8 +53,8 @@ class AgentTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection())).mock
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.useFixture(fixtures.EnvironmentVariable('OS_CLIENT_CONFIG_FILE'))
         self.file = self.useFixture(fixtures.TempDir()).join('clouds.yaml')
         pathlib.Path(self.file).touch()

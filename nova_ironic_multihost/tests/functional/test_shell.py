@@ -23,7 +23,7 @@ from oslo_utils import fixture as time_fixture
 from nova_ironic_multihost.client.commands import app
 from nova_ironic_multihost.client import draining
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests.functional import dead
 from nova_ironic_multihost.tests.unit.client.commands import base
 
@@ -36,8 +36,8 @@ class ShellTestCase(dead.DeadComputeTestCase):
         self.now = 0
         self.meanwhile = self.audit
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now, sleep=self._sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self._sleep)))
         self.useFixture(fixtures.MockPatchObject(
             openstack, 'connect', return_value=self._connection()))
         self.useFixture(fixtures.MockPatchObject(

@@ -5,8 +5,7 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.client import force_down
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 
 FENCED = {'forced_down': True, 'status': 'disabled',
@@ -21,7 +20,7 @@ class DeclareTestCase(base.BaseTestCase):
         self.cloud = self.apis.survey()
 
     def declare(self, host='east', **options):
-        service, changed = force_down.declare(
+        service, changed = fencing.declare(
             self.cloud, host, why='fan', **options)
         self.assertEqual('east', service.host)
         return changed
@@ -38,7 +37,7 @@ class DeclareTestCase(base.BaseTestCase):
         self.assertEqual([FENCED], self.apis.changes)
 
     def test_too_early(self):
-        told = self.assertRaises(force_down.TooEarly, self.declare)
+        told = self.assertRaises(fencing.TooEarly, self.declare)
         self.assertIn('east is up', str(told))
         self.assertEqual([], self.apis.changes)
 
@@ -53,7 +52,7 @@ class DeclareTestCase(base.BaseTestCase):
                     return
                 self.apis.services[0].update(ahead.pop(0))
 
-        self.useFixture(fixtures.MockPatchObject(polling, 'looks', looks))
+        self.useFixture(fixtures.MockPatchObject(services, 'looks', looks))
 
     def test_one_that_dies_meanwhile(self):
         # Its last heartbeat was under way.
@@ -67,14 +66,14 @@ class DeclareTestCase(base.BaseTestCase):
             {'updated_at': '2026-01-01T00:00:20.000000'},
             {'updated_at': '2026-01-01T00:00:30.000000'}, {'state': 'down'})
         told = self.assertRaises(
-            force_down.TooEarly, self.declare, patience=60)
+            fencing.TooEarly, self.declare, patience=60)
         self.assertIn('it is ALIVE', str(told))
         self.assertEqual([], self.apis.changes)
 
     def test_an_outage_of_all(self):
         for service in self.apis.services:
             service['state'] = 'down'
-        told = self.assertRaises(force_down.TooEarly, self.declare)
+        told = self.assertRaises(fencing.TooEarly, self.declare)
         self.assertIn('No compute service is up', str(told))
 
     def test_nova_does_not_answer(self):

@@ -5,7 +5,7 @@ import functools
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 
 
 class LooksTestCase(base.BaseTestCase):
@@ -24,7 +24,8 @@ class LooksTestCase(base.BaseTestCase):
             self.now += lasting
             return self.now
 
-        return list(polling.looks(read, seconds, lambda: self.now, self.sleep))
+        return list(services.looks(
+            read, seconds, lambda: self.now, self.sleep))
 
     def test_looks_once_without_time(self):
         self.assertEqual([(0.0, 100.0)], self.looks(0))
@@ -36,7 +37,7 @@ class LooksTestCase(base.BaseTestCase):
 
     def test_looks_so_often_at_least(self):
         # Each takes longer than there is time for.
-        found = list(polling.looks(
+        found = list(services.looks(
             lambda: self.sleep(65), 60, lambda: self.now, self.sleep, least=3))
         self.assertEqual([65.0, 132.0, 199.0], [after for after, _ in found])
 
@@ -46,7 +47,8 @@ class LooksTestCase(base.BaseTestCase):
         self.assertEqual([30.0, 10.0], self.slept)
 
     def test_who_has_seen_enough_waits_no_more(self):
-        for _ in polling.looks(lambda: None, 60, lambda: self.now, self.sleep):
+        for _ in services.looks(
+                lambda: None, 60, lambda: self.now, self.sleep):
             break
         self.assertEqual([], self.slept)
 
@@ -57,8 +59,8 @@ class PatientlyTestCase(base.BaseTestCase):
         super().setUp()
         self.now = 0.0
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.told = []
 
     def sleep(self, seconds):
@@ -74,7 +76,7 @@ class PatientlyTestCase(base.BaseTestCase):
                 raise result
             return result
 
-        return polling.patiently(act, seconds, (ValueError,),
+        return services.patiently(act, seconds, (ValueError,),
                                  lambda error: self.told.append(str(error)))
 
     def test_done_at_once(self):

@@ -10,7 +10,6 @@ import requests
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import polling
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests import views
@@ -149,8 +148,8 @@ class HeartbeatsTestCase(base.BaseTestCase):
         super().setUp()
         self.now = views.NOW
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.reads = 0
 
     def sleep(self, seconds):

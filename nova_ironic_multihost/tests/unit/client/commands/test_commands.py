@@ -8,7 +8,7 @@ from unittest import mock
 from cliff import columns as cliff_columns
 import fixtures
 
-from nova_ironic_multihost.client.commands import columns
+from nova_ironic_multihost.client.commands import base as columns
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import base

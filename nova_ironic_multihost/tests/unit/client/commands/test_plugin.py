@@ -9,12 +9,11 @@ from cliff import commandmanager
 import fixtures
 
 from nova_ironic_multihost.client.commands import app
-from nova_ironic_multihost.client.commands import plugin
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import base
 
 #: How python-openstackclient makes the group of a plug-in's commands.
-GROUP = f'openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}'
+GROUP = f'openstack.{app.API_NAME}.v{app.DEFAULT_API_VERSION}'
 
 
 class Client(cliff_app.App):
@@ -30,7 +29,7 @@ class Client(cliff_app.App):
             sdk_connection=connection)
 
     def build_option_parser(self, *args, **kwargs):
-        return plugin.build_option_parser(
+        return app.build_option_parser(
             super().build_option_parser(*args, **kwargs))
 
     def prepare_to_run_command(self, command):
@@ -88,9 +87,9 @@ class PluginTestCase(base.ShellTestCase):
 
     def test_module(self):
         [value] = base.entry_points('openstack.cli.extension').values()
-        self.assertIs(plugin, base.load(value))
+        self.assertIs(app, base.load(value))
         manager = types.SimpleNamespace(sdk_connection=object())
-        self.assertIs(manager.sdk_connection, plugin.make_client(manager))
-        self.assertIn(plugin.DEFAULT_API_VERSION, plugin.API_VERSIONS)
+        self.assertIs(manager.sdk_connection, app.make_client(manager))
+        self.assertIn(app.DEFAULT_API_VERSION, app.API_VERSIONS)
         # It replaces the first os_ and looks for the rest in clouds.yaml.
-        self.assertEqual('os_', plugin.API_VERSION_OPTION[:3])
+        self.assertEqual('os_', app.API_VERSION_OPTION[:3])

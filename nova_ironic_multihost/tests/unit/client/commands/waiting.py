@@ -7,7 +7,7 @@ import functools
 
 import fixtures
 
-from nova_ironic_multihost.client import polling
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests.unit.client.commands import base
 
 
@@ -22,8 +22,8 @@ class WaitingTestCase(base.ShellTestCase):
         self.now = 0
         self._events = []
         self.useFixture(fixtures.MockPatchObject(
-            polling, 'looks', functools.partial(
-                polling.looks, clock=lambda: self.now, sleep=self._sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self._sleep)))
 
     def _sleep(self, seconds):
         self.now += seconds

@@ -6,7 +6,7 @@ import datetime
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import compute_table
+from nova_ironic_multihost.client.commands import list as compute_list
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
@@ -19,7 +19,7 @@ class RowsTestCase(base.BaseTestCase):
     def rows(self, seen):
         return {
             row.host: row
-            for row in compute_table.rows(
+            for row in compute_list.rows(
                 ownership_report.OwnershipReport(
                     seen, ownership_report.SharedSettings(points=8)))
         }

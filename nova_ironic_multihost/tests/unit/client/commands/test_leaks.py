@@ -2,16 +2,16 @@
 
 from oslotest import base
 
-from nova_ironic_multihost.client import leaks
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.commands import leaks
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import usage
 from nova_ironic_multihost.tests import views
 
 
 class LeaksTestCase(base.BaseTestCase):
 
     def found(self, seen):
-        return leaks.found(
+        return leaks.find(
             ownership_report.OwnershipReport(
                 seen, ownership_report.SharedSettings(points=8)))
 
@@ -24,8 +24,8 @@ class LeaksTestCase(base.BaseTestCase):
     def test_its_owner_frees_it(self):
         [leak] = self.found(self.deleted())
         self.assertEqual(
-            ('node-0', 'active', usage.Usage.LEAKED, 'server-0', 'compute-1',
-             'compute-1'),
+            ('node-0', 'active', cloud_state.Usage.LEAKED, 'server-0',
+             'compute-1', 'compute-1'),
             (leak.node, leak.provision_state, leak.kind, leak.server,
              leak.owner, leak.frees))
         self.assertIn('running_deleted_instance_poll_interval', leak.next)
@@ -56,7 +56,8 @@ class LeaksTestCase(base.BaseTestCase):
     def test_server_that_nova_does_not_know_is_left_alone(self):
         [leak] = self.found(views.without(
             views.consistent(), 'instances', 0))
-        self.assertEqual((usage.Usage.UNKNOWN, ''), (leak.kind, leak.frees))
+        self.assertEqual(
+            (cloud_state.Usage.UNKNOWN, ''), (leak.kind, leak.frees))
         self.assertIn('no record of its server', leak.next)
         self.assertIn('node undeploy node-0', leak.next)
 

@@ -330,13 +330,13 @@ class RulesTestCase(base.BaseTestCase):
             self.assertRegex(rule['for'], r'^([5-9]|[1-9]\d)m$|^1h$', name)
 
     def test_each_says_what_to_do(self):
-        page = (DOC / 'user' / 'monitoring.rst').read_text()
+        page = (DOC / 'user' / 'runbook.rst').read_text()
         for name, rule in self.rules.items():
             self.assertIn(rule['labels']['severity'], ('critical', 'warning'))
             told = rule['annotations']
             self.assertEqual({'summary', 'description', 'runbook_url'},
                              told.keys(), name)
-            self.assertIn(f'   * - :ref:`{name}`\n', page, name)
+            self.assertIn(f'\n.. _{name}:\n', page, name)
 
 
 class PromisedTestCase(base.BaseTestCase):

@@ -82,6 +82,8 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
                       service: cloud_state.Service) -> None:
     """Refuse a compute service that is known to have virtual machines.
 
+    An unknown one counts as bare metal, as the operator has named it.
+
     :param services: as for :func:`has_virtual_machines`
     :raises SurveyError: if it has virtual machines
     """
@@ -94,19 +96,20 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
 
 def has_virtual_machines(cloud: cloud_client.CloudClient,
                          services: tuple[cloud_state.Service, ...],
-                         service: cloud_state.Service) -> bool:
+                         service: cloud_state.Service) -> bool | None:
     """Return whether a compute service is known to have virtual machines.
 
-    An unknown one counts as bare metal, as the operator has named it.
+    One without servers counts as bare metal.
 
     :param services: all. If nova does not reach the cell of one, its answer
         would take a minute, so it is not asked
+    :returns: None if nova was not asked, or does not answer
     """
     try:
-        return (all(one.reached for one in services)
-                and cloud.bare_metal(service.host) is False)
+        return (cloud.bare_metal(service.host) is False
+                if all(one.reached for one in services) else None)
     except cloud_client.SurveyError:
-        return False
+        return None
 
 
 def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,

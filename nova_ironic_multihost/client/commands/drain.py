@@ -53,8 +53,9 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         cloud, known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(cloud, known, service)
         body = draining.wanted(service, parsed_args.reason)
+        takers, sure = self._takers(cloud, known, service)
         refused = body and not parsed_args.even_if_last and draining.refusal(
-            self._takers(cloud, known, service), service)
+            takers, service)
         if refused:
             raise base.Refused(f'{refused}.')
         services.change(cloud, service, body)
@@ -65,6 +66,12 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             'take its free nodes' if body else
             f'{service.host} is disabled already: '
             f'{service.reason or "no reason is given"}')
+        if not sure:
+            self.say('Whether another compute service of bare metal is '
+                     'enabled and up is not known: nova does not reach each '
+                     'cell, or does not show its servers. If there is none, '
+                     'nobody takes the nodes, and builds end in ERROR: '
+                     f'"undrain {service.host}" undoes it')
         if not service.up:
             self.say(f'{service.host} is down: others take over its servers '
                      'when it is fenced, not when it is drained')
@@ -87,7 +94,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         known = tuple(
             service if one.id == service.id else one for one in known)
         refused = draining.refusal(
-            self._takers(cloud, known, service), service)
+            self._takers(cloud, known, service)[0], service)
         if refused:
             services.change(cloud, service, {'status': 'enabled'})
             raise base.Refused(
@@ -96,18 +103,19 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
 
     @staticmethod
     def _takers(cloud, known, service):
-        """Return the compute services that may take the nodes.
+        """Return (compute services that may take the nodes, whether one can).
 
         One is enough, so the test for virtual machines ends at the first
-        compute service without them.
+        compute service that is not known to have them.
         """
         takers = list(known)
         for other in forecast.open_for_builds(known):
             if other != service:
-                if not services.has_virtual_machines(cloud, known, other):
-                    break
+                virtual = services.has_virtual_machines(cloud, known, other)
+                if not virtual:
+                    return tuple(takers), virtual is not None
                 takers.remove(other)
-        return tuple(takers)
+        return tuple(takers), True
 
     def _watch(self, cloud, host, limit, options):
         before = None

@@ -123,8 +123,13 @@ class DrainTestCase(waiting.WaitingTestCase):
 
     def test_another_cell_is_out_of_reach(self):
         self.cloud.services += [clouds.service('far')]
+        self.assertNotIn('not known', self.drain('west')[0])
+        self.shell('undrain', 'west')
         self.cloud.away = {'far'}
-        self.drain('east')
+        # West may have virtual machines only.
+        out, _ = self.drain('east')
+        self.assertIn('Whether another compute service of bare metal', out)
+        self.assertIn('"undrain east" undoes it', out)
         self.assertEqual(
             ('disabled', draining.REASON),
             (self.cloud.services[0]['status'],

@@ -145,4 +145,4 @@ class ExpositionTestCase(base.BaseTestCase):
             r'^# TYPE nova_ironic_multihost_(\w+) (\w+)$', text, re.M))
         # The text says that an info is a gauge.
         self.assertEqual(types, dict(re.findall(
-            r'\* - ``(\w+?)(?:\{\w+\})?``\n +- (\w+)\n', PAGE.read_text())))
+            r'^   ``(\w+?)(?:\{\w+\})?``,(\w+),', PAGE.read_text(), re.M)))

@@ -18,8 +18,6 @@ from nova_ironic_multihost.client.upgrade.conf_settings import Problem
 from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import hosts
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.client.upgrade import scheduling
-from nova_ironic_multihost.client.upgrade import sharing
 from nova_ironic_multihost.client.upgrade import units
 
 PROGRAM = 'nova-ironic-multihost-status'
@@ -139,7 +137,7 @@ def _laid_out(paragraphs):
 
 def _missing(known):
     if len(known.hosts) > 1:
-        yield from sharing.missing(known.collected, known.hosts)
+        yield from hosts.missing(known.collected, known.hosts)
 
 
 def _drivers(known):
@@ -154,7 +152,7 @@ def _marks(known):
 
 def _partition(known):
     if known.settings.partition.label:
-        yield from sharing.judge_peers(
+        yield from hosts.judge_peers(
             known.settings, known.seen, known.partition_nodes)
 
 
@@ -175,7 +173,7 @@ def _placement(known):
     except inputs.ERRORS:
         # Another check reports it.
         others = None
-    return scheduling.judge_placement(known.placement, others)
+    return conf_settings.judge_placement(known.placement, others)
 
 
 def _stopping(known):
@@ -199,11 +197,11 @@ CHECKS = (
     ('Names of hosts', (
         lambda known: hosts.judge_names(known.seen), _own_name)),
     ('Conductor groups and shards', (
-        lambda known: sharing.judge_peer_list(known.settings),
+        lambda known: hosts.judge_peer_list(known.settings),
         _partition)),
     ('Availability zones', (_zones,)),
     ('Same settings on all', (
-        lambda known: sharing.judge_options(known.collected), _missing)),
+        lambda known: hosts.judge_options(known.collected), _missing)),
     ('Same driver on all', (
         lambda known: drivers.judge_others(known.collected),
         _marks, _drivers)),
@@ -211,7 +209,8 @@ CHECKS = (
         Problem(found.sentence)
         for found in findings.second_records(known.seen)),)),
     ('Schedulers and placement', (
-        lambda known: scheduling.judge(known.conf_files, known.seen.others),
+        lambda known: conf_settings.judge_subset(
+            known.conf_files, known.seen.others),
         _placement)),
 )
 

@@ -11,14 +11,13 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import warnings
 
 from oslo_config import cfg
 
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
 from nova_ironic_multihost.client.upgrade import drivers
-from nova_ironic_multihost.client.upgrade import scheduling
 from nova_ironic_multihost.client.upgrade import units
 from nova_ironic_multihost.rules.peers import host_key
 
@@ -111,7 +110,7 @@ class UpgradeInputs:
     @once
     def settings(self):
         """Settings of this host's nova.conf, a ConfSettings."""
-        return _configuration().read(
+        return conf_settings.read(
             self._options.config_file, self._options.config_dir)
 
     @once
@@ -121,7 +120,7 @@ class UpgradeInputs:
         Those of this host come first, unless they were collected, too, or the
         host has no compute service.
         """
-        found = [_configuration().read_collected(files, name)
+        found = [conf_settings.read_collected(files, name)
                  for name, files in _entries(self._options.collected)]
         try:
             mine = self.settings
@@ -166,7 +165,7 @@ class UpgradeInputs:
         try:
             conf([], project='placement', prog='placement',
                  default_config_files=files, **how)
-            return scheduling.PlacementFacts(
+            return conf_settings.PlacementFacts(
                 origin, conf.placement.allocation_conflict_retry_count,
                 conf.placement_database.connection,
                 conf.placement_database.connection_parameters)
@@ -283,16 +282,3 @@ def _entries(directory):
 def _order(file):
     """Return the sort key for the order in which nova-compute reads files."""
     return file.parent.suffix == '.d', file.name != 'nova.conf', str(file)
-
-
-def _configuration():
-    """Return the module conf_files; its import needs nova."""
-    try:
-        # Libraries of nova warn at import.
-        with warnings.catch_warnings(action='ignore'):
-            from nova_ironic_multihost.client.upgrade import conf_files
-    except ImportError as error:
-        raise Unknown(
-            f'nova cannot be imported by {sys.executable}: {error}. Install '
-            'the package where nova is, and run this from there.') from error
-    return conf_files

@@ -12,9 +12,7 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client import upgrade
 from nova_ironic_multihost.client.upgrade import command
-from nova_ironic_multihost.client.upgrade import conf_files
 from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import inputs
 from nova_ironic_multihost.client.upgrade import units
@@ -59,20 +57,6 @@ class EvidenceTestCase(base.BaseTestCase):
 
 
 class OnceTestCase(base.BaseTestCase):
-
-    def test_warnings_of_what_nova_imports_are_no_result(self):
-        real = builtins.__import__
-
-        def old(name, *args, **options):
-            if name == upgrade.__name__:
-                warnings.warn('eventlet is deprecated', stacklevel=2)
-            return real(name, *args, **options)
-
-        with warnings.catch_warnings(record=True) as told, \
-                mock.patch.object(builtins, '__import__', old):
-            warnings.simplefilter('always')
-            self.assertIs(conf_files, inputs._configuration())
-        self.assertEqual([], told)
 
     def test_what_succeeds_and_what_fails_is_asked_once(self):
         class Things:
@@ -186,15 +170,26 @@ class SettingsTestCase(EvidenceTestCase):
             99, self.known('--config-dir', str(self.root / 'd'))
             .settings.service_down_time)
 
+    def test_warnings_of_what_nova_imports_are_no_result(self):
+        real = builtins.__import__
+
+        def old(name, *args, **options):
+            if name == 'nova.conf':
+                warnings.warn('eventlet is deprecated', stacklevel=2)
+            return real(name, *args, **options)
+
+        with warnings.catch_warnings(record=True) as told, \
+                mock.patch.object(builtins, '__import__', old):
+            warnings.simplefilter('always')
+            self.assertTrue(self.known('--config-file', self.write(
+                'nova.conf')).settings.of_compute)
+        self.assertEqual([], told)
+
     def test_without_nova(self):
         # An import of what is None there fails.
-        with mock.patch.dict(sys.modules, {
-                'nova_ironic_multihost.client.upgrade.conf_files': None}), \
-                mock.patch.object(upgrade, 'conf_files', create=True):
-            del upgrade.conf_files
+        with mock.patch.dict(sys.modules, {'nova.conf': None}):
             self.assert_unknown('Install the package where nova is',
                                 self.known(), 'settings')
-        self.assertIs(conf_files, upgrade.conf_files)
 
 
 class CollectedTestCase(EvidenceTestCase):

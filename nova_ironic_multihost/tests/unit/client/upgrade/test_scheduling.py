@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import scheduling
+from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
 URL = 'mysql+pymysql://placement:secret@db/placement'
@@ -16,8 +16,8 @@ class PlacementTestCase(base.JudgeTestCase):
 
     def judge(self, retries=10, connection=URL, parameters='',
               others=frozenset()):
-        return scheduling.judge_placement(
-            scheduling.PlacementFacts('p.conf', retries, connection,
+        return conf_settings.judge_placement(
+            conf_settings.PlacementFacts('p.conf', retries, connection,
                                       parameters), others)
 
     def test_as_it_comes(self):
@@ -27,7 +27,7 @@ class PlacementTestCase(base.JudgeTestCase):
                 'allocation_conflict_retry_count = 1 (')
             self.assert_complains(
                 self.judge(connection=url, others=VIRTUAL),
-                f'set {scheduling.READ_COMMITTED} (')
+                f'set {conf_settings.READ_COMMITTED} (')
             self.assert_complains(
                 self.judge(connection=url, others=None),
                 'allocation_conflict_retry_count = 1, or '
@@ -40,7 +40,7 @@ class PlacementTestCase(base.JudgeTestCase):
     def test_it_tries_once_beside_virtual_machines(self):
         self.assert_complains(
             self.judge(retries=1, others=VIRTUAL), 'p.conf has',
-            'kvm-1, kvm-2', f'set {scheduling.READ_COMMITTED}')
+            'kvm-1, kvm-2', f'set {conf_settings.READ_COMMITTED}')
 
     def test_it_reads_what_is_committed(self):
         for level in LEVELS:
@@ -51,7 +51,7 @@ class PlacementTestCase(base.JudgeTestCase):
                     connection=None, parameters=level, others=others))
 
     def test_the_option_that_is_advised_is_enough(self):
-        _, _, value = scheduling.READ_COMMITTED.partition(' = ')
+        _, _, value = conf_settings.READ_COMMITTED.partition(' = ')
         self.assert_silent(self.judge(parameters=value))
 
     def test_another_database(self):
@@ -60,20 +60,20 @@ class PlacementTestCase(base.JudgeTestCase):
 
     def test_the_password_is_not_told(self):
         self.assertNotIn('secret', self.judge().__next__().sentence)
-        self.assertNotIn('secret', repr(scheduling.PlacementFacts(
+        self.assertNotIn('secret', repr(conf_settings.PlacementFacts(
             'p.conf', 10, URL, 'password=secret')))
 
 
 class SchedulersTestCase(base.JudgeTestCase):
 
     def judge(self, *sizes, others=VIRTUAL):
-        return scheduling.judge(
+        return conf_settings.judge_subset(
             [base.of_host(f'c-{size}', host_subset_size=size)
              for size in sizes], others)
 
     def test_weighers_count(self):
         self.assert_silent(self.judge())
-        self.assert_silent(self.judge(1, scheduling.MOST))
+        self.assert_silent(self.judge(1, conf_settings.MOST))
 
     def test_bare_metal_only(self):
         self.assert_silent(self.judge(999, others=frozenset()))

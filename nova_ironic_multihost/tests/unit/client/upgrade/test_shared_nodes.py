@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import sharing
+from nova_ironic_multihost.client.upgrade import hosts
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 from nova_ironic_multihost.tests import views
 
@@ -10,7 +10,7 @@ ALL = {f'node-{i}' for i in range(6)}
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, peers, nodes=ALL, seen=None, **partition):
-        return sharing.judge_peers(
+        return hosts.judge_peers(
             base.of_host('compute-1', peers=peers,
                          **partition or {'group': 'g'}),
             seen or views.consistent(), nodes)
@@ -21,7 +21,7 @@ class JudgeTestCase(base.JudgeTestCase):
         self.assert_silent(self.judge((), {'node-0', 'node-3'}, shard='s'))
 
     def test_all_nodes_are_of_all(self):
-        self.assert_silent(sharing.judge_peers(
+        self.assert_silent(hosts.judge_peers(
             base.of_host('compute-1'), views.consistent(), ALL))
 
     def test_a_peer_that_nova_does_not_have(self):
@@ -47,11 +47,11 @@ class JudgeSettingsTestCase(base.JudgeTestCase):
 
     def test_peers_without_group_and_shard(self):
         self.assert_complains(
-            sharing.judge_peer_list(
+            hosts.judge_peer_list(
                 base.of_host('compute-1', peers=('compute-1',))),
             '[ironic]peer_list has no effect')
 
     def test_peers_with_one_of_both_or_none_at_all(self):
         for found in (base.of_host('a'), base.of_host('a', '', None, ('a',)),
                       base.of_host('a', None, 's', ('a',))):
-            self.assert_silent(sharing.judge_peer_list(found))
+            self.assert_silent(hosts.judge_peer_list(found))

@@ -7,7 +7,7 @@ from oslo_service import _options as service_opts
 from oslotest import base
 from placement.conf import opts as placement_opts
 
-from nova_ironic_multihost.client.upgrade import scheduling
+from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.tests.unit.etc.deploy import fragments
 
@@ -20,7 +20,7 @@ NOVA = [*nova_opts.list_opts(), ('DEFAULT', service_opts.service_opts),
         *conf.list_opts()]
 
 #: The value that the upgrade check advises.
-_, _, PARAMETERS = scheduling.READ_COMMITTED.partition(' = ')
+_, _, PARAMETERS = conf_settings.READ_COMMITTED.partition(' = ')
 
 #: Seconds between the end of nova-compute and its SIGKILL.
 MARGIN = 5
@@ -109,7 +109,7 @@ class OptionsTestCase(base.BaseTestCase):
             for kind, others in (('bare-metal-only', frozenset()),
                                  ('with-vms', frozenset({'kvm-1'}))):
                 told = tool.placement[kind]
-                facts = scheduling.PlacementFacts(
+                facts = conf_settings.PlacementFacts(
                     name,
                     int(told.get('placement', {}).get(
                         'allocation_conflict_retry_count', 10)),
@@ -117,7 +117,7 @@ class OptionsTestCase(base.BaseTestCase):
                     told.get('placement_database', {}).get(
                         'connection_parameters', ''))
                 self.assertEqual(
-                    [], list(scheduling.judge_placement(facts, others)))
+                    [], list(conf_settings.judge_placement(facts, others)))
 
     def test_a_stop_ends_before_it_is_killed_and_before_nodes_move(self):
         for name, tool in self.tools.items():

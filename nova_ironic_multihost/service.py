@@ -9,9 +9,7 @@ import os
 
 from oslo_log import log as logging
 
-from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import ironic
-from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
@@ -22,6 +20,7 @@ from nova_ironic_multihost.adapters.patches.handlers import Parts
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.adapters import placement
+from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import undo
@@ -124,9 +123,9 @@ class DriverService:
     def _make_builds(self, driver, virtapi):
         self.guard = build_guard.BuildGuard(
             CONF.host, self.auditor.sources, settings.patience,
-            passing=errors.passing,
+            passing=retry.passing,
             refused=lambda: self.recorder.count(Event.REFUSED))
-        self.ironic_retry = ironic_retry.IronicRetry(
+        self.ironic_retry = retry.IronicRetry(
             settings.patience,
             lambda: self.nodes.settled and not self.guard.hurried)
 

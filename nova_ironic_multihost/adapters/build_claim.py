@@ -25,8 +25,8 @@ from nova.compute import vm_states
 from nova import exception
 from nova import objects
 
-from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.adapters import retry
 
 #: What says how far a build is.
 STATE = frozenset({'host', 'task_state', 'vm_state'})
@@ -152,7 +152,7 @@ class GuardedSave:
             raise
         except Exception as exc:
             if (instance.vm_state == vm_states.ACTIVE
-                    and errors.passing(exc)):
+                    and retry.passing(exc)):
                 self._guard.leave(self._name)
             raise
 

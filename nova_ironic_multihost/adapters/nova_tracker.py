@@ -19,10 +19,10 @@ from nova import objects
 from oslo_log import log as logging
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters import placement
+from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.rules.model import Record
 
 LOG = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class NovaTracker:
             # The next audit of the node reads the record again.
             LOG.debug('The record of node %(node)s could not be moved: '
                       '%(exc)s', {'node': record.node, 'exc': exc})
-            if errors.for_good(exc):
+            if retry.for_good(exc):
                 self._barred(record.node, exc)
             return False
         return True

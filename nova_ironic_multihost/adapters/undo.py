@@ -39,11 +39,11 @@ import oslo_messaging as messaging
 from oslo_utils import timeutils
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import evacuation
@@ -168,7 +168,7 @@ class BuildAttempts:
         """Count a failed build if nova could not record its start."""
         if not any(frame.f_code is _EVENT_START and frame.f_locals[
                 'self'].event_name == nova_servers.BUILD.event
-                for one in errors.chain(error)
+                for one in retry.chain(error)
                 for frame, _ in traceback.walk_tb(one.__traceback__)):
             return
         with self._lock:

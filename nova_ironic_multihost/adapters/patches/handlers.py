@@ -23,12 +23,12 @@ from oslo_log import log as logging
 import oslo_messaging as messaging
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -166,7 +166,7 @@ def note_moves(parts, call):
         created = call()
         done = True
     except messaging.RemoteError as exc:
-        if errors.for_good(exc):
+        if retry.for_good(exc):
             for moving in parts.moving:
                 parts.barred(moving, exc)
         raise

@@ -20,12 +20,12 @@ from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import ironic_retry
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost.adapters import undo
@@ -350,16 +350,16 @@ class InitHostTestCase(DriverTestCase):
     def test_operations_wait_for_ironic_and_audits_do_not(self):
         waiting = []
         self.pages.act = lambda: waiting.append(isinstance(
-            self.driver.ironic_connection, ironic_retry.RetryingConnection))
+            self.driver.ironic_connection, retry.RetryingConnection))
         self.driver.get_available_nodes()
         # That was the start.
         self.assertIsInstance(
-            self.driver.ironic_connection, ironic_retry.RetryingConnection)
+            self.driver.ironic_connection, retry.RetryingConnection)
         self.driver.get_available_nodes()
         self.driver.service.nodes.poll_peers()
         self.assertEqual({False}, set(waiting))
         self.assertIsInstance(
-            self.driver.ironic_connection, ironic_retry.RetryingConnection)
+            self.driver.ironic_connection, retry.RetryingConnection)
 
     def test_nobody_waits_for_ironic_with_the_lock_of_the_tracker(self):
         self.driver.get_available_nodes()
@@ -367,7 +367,7 @@ class InitHostTestCase(DriverTestCase):
 
         def get_node(driver, node_id):
             waiting.append(isinstance(driver.ironic_connection,
-                                      ironic_retry.RetryingConnection))
+                                      retry.RetryingConnection))
             raise TimeoutError
 
         self.patch(names.IronicDriver, '_get_node', get_node)

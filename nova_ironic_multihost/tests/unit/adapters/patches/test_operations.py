@@ -33,11 +33,11 @@ from oslo_serialization import jsonutils
 from oslo_utils.fixture import uuidsentinel
 from oslotest import base
 
-from nova_ironic_multihost.adapters import errors
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
+from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import guard as guards
 from nova_ironic_multihost.rules.model import InstanceState
@@ -248,7 +248,7 @@ class SeamTestCase(base.BaseTestCase):
             lambda context, instance: self.build(context, instance))
         self.driver = names.IronicDriver(None)
         self.guard = build_guard.BuildGuard(
-            'me', sources, passing=errors.passing)
+            'me', sources, passing=retry.passing)
         self.evacuated = []
         self.failed = []
         seams.replace(

@@ -1,19 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""Which errors a retry can cure; operations that wait for Ironic."""
+
 import inspect
+import socket
 import threading
 import types
 from unittest import mock
 
 import fixtures
 from keystoneauth1 import exceptions as ksa_exception
+from keystoneauth1 import session
+from nova import exception
 from openstack.baremetal.v1 import _proxy
+from openstack import exceptions
+import oslo_messaging as messaging
 from oslotest import base
 
-from nova_ironic_multihost.adapters import ironic_retry
-from nova_ironic_multihost.tests.unit.adapters import test_errors
+from nova_ironic_multihost.adapters import retry
 
-ironic = test_errors.ironic
+
+def ironic(status):
+    """Return what openstacksdk raises for an answer."""
+    with mock.patch('requests.Response') as response:
+        response.status_code, response.headers = status, {}
+        response.json.return_value = {}
+        response.url, response.reason = 'http://ironic', 'reason'
+        try:
+            exceptions.raise_from_response(response)
+        except exceptions.SDKException as exc:
+            return exc
+
+
+class AnswersTestCase(base.BaseTestCase):
+
+    def test_nobody_answers(self):
+        for exc in (ksa_exception.ConnectFailure(),
+                    ksa_exception.ConnectTimeout(),
+                    ksa_exception.ServiceUnavailable(),
+                    ksa_exception.BadGateway(),
+                    exception.ServiceUnavailable(),
+                    ironic(502), ironic(503)):
+            self.assertTrue(retry.away(exc), repr(exc))
+            self.assertTrue(retry.passing(exc), repr(exc))
+
+    def test_somebody_answers(self):
+        for exc in (ironic(400), ironic(404), ironic(409), ironic(500),
+                    ksa_exception.InternalServerError(),
+                    ksa_exception.SSLError(), ksa_exception.Unauthorized(),
+                    exception.InstanceNotFound(instance_id='i1'),
+                    messaging.MessagingTimeout(), KeyError()):
+            self.assertFalse(retry.away(exc), repr(exc))
+
+    def test_what_may_succeed_another_time(self):
+        for exc in (ironic(409), ironic(500), ironic(504),
+                    ksa_exception.InternalServerError(),
+                    messaging.MessagingTimeout(),
+                    messaging.MessageDeliveryFailure(),
+                    messaging.RemoteError('DBConnectionError', 'gone', [])):
+            self.assertTrue(retry.passing(exc), repr(exc))
+
+    def test_what_fails_again(self):
+        for exc in (ksa_exception.ConnectFailure(), ironic(503), ironic(504),
+                    messaging.MessagingTimeout(),
+                    messaging.MessageDeliveryFailure(),
+                    messaging.RemoteError('DBConnectionError', 'gone', []),
+                    # Whatever placement has answered.
+                    exception.AllocationDeleteFailed(
+                        consumer_uuid='i1', error='Service Unavailable')):
+            self.assertTrue(retry.passing(exc, again=True), repr(exc))
+            self.assertTrue(retry.passing(exc), repr(exc))
+        for exc in (ironic(409), ironic(500),
+                    messaging.RemoteError('ValueError', 'wrong', [])):
+            self.assertFalse(retry.passing(exc, again=True), repr(exc))
+
+    def test_what_was_not_even_taken(self):
+        self.assertTrue(retry.not_taken(ironic(503)))
+        for exc in (ironic(502), ironic(500), ksa_exception.ConnectFailure(),
+                    ksa_exception.ConnectTimeout()):
+            self.assertFalse(retry.not_taken(exc), repr(exc))
+        # Nobody listens there.
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            port = taken.getsockname()[1]
+            exc = self.assertRaises(
+                ksa_exception.ConnectFailure, session.Session().get,
+                f'http://127.0.0.1:{port}')
+        self.assertTrue(retry.not_taken(exc))
+
+    def test_what_the_database_refuses_each_time(self):
+        for kind in 'DBDataError', 'DBReferenceError', 'TypeError':
+            self.assertFalse(retry.passing(
+                messaging.RemoteError(kind, 'too long', [])), kind)
+        # MariaDB that is being failed over.
+        self.assertTrue(retry.passing(
+            messaging.RemoteError('OperationalError', 'read-only', [])))
+
+    def test_instance_that_is_gone_is_so_whatever_has_failed_before(self):
+        for gone in (exception.InstanceNotFound(instance_id='i1'),
+                     exception.UnexpectedTaskStateError(
+                         instance_uuid='i1', expected={}, actual={})):
+            gone.__context__ = ironic(409)
+            self.assertFalse(retry.passing(gone), repr(gone))
+
+    def test_what_fails_for_good(self):
+        for exc in (ironic(400), ironic(403), ironic(404), KeyError(),
+                    ksa_exception.SSLError(), ksa_exception.Unauthorized(),
+                    # NovaException.code is 500.
+                    exception.NovaException('Provision state still deleting'),
+                    exception.InstanceNotFound(instance_id='i1')):
+            self.assertFalse(retry.passing(exc), repr(exc))
+
+    def test_an_error_that_was_raised_for_another(self):
+        try:
+            try:
+                raise ironic(500)
+            except exceptions.HttpException:
+                raise exception.NovaException('no tear-down')
+        except exception.NovaException as exc:
+            self.assertTrue(retry.passing(exc))
+            self.assertFalse(retry.away(exc))
+
+    def test_errors_that_were_raised_for_each_other(self):
+        first, second = KeyError(), ValueError()
+        first.__context__, second.__context__ = second, first
+        self.assertFalse(retry.passing(first))
 
 
 class PatienceTestCase(base.BaseTestCase):
@@ -23,7 +134,7 @@ class PatienceTestCase(base.BaseTestCase):
         self.now = 0
         self.started = True
         self.connection = mock.Mock()
-        self.patience = ironic_retry.IronicRetry(
+        self.patience = retry.IronicRetry(
             lambda: 300, lambda: self.started, lambda: self.now, self.sleep)
         self.logged = self.useFixture(fixtures.FakeLogger())
 
@@ -63,7 +174,7 @@ class PatienceTestCase(base.BaseTestCase):
 
     def test_what_must_not_be_done_twice(self):
         """A second NMI, say, would end the dump that the first began."""
-        for name in ironic_retry.ONCE:
+        for name in retry.ONCE:
             self.be_away(10, ironic(503))
             getattr(self.connect(), name)('n1', 'rebooting')
             self.assertEqual(10, self.now)

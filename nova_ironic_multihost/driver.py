@@ -10,7 +10,6 @@ from nova_ironic_multihost.adapters import base_driver
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.adapters import node_cache
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.rules.ownership import Reason
@@ -35,7 +34,7 @@ class IronicMultiHostDriver(names.IronicDriver):
         # An operator's driver may ask Ironic there.
         super().__init__(virtapi, read_only)
         base_driver.require_kept(self, mine)
-        self.node_cache = node_cache.NodeCache(
+        self.node_cache = ironic.NodeCache(
             lambda body: ironic.node(body, self.ironic_connection))
 
     @property

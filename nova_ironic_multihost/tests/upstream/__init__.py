@@ -18,7 +18,6 @@ from oslo_config import cfg
 
 from nova_ironic_multihost.adapters import ironic as pages
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.adapters import node_cache
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.driver import IronicMultiHostDriver
@@ -90,7 +89,7 @@ class Driver(IronicMultiHostDriver):
 
     def __setattr__(self, name, value):
         if name == 'node_cache' and type(value) is dict:
-            nodes, value = value, node_cache.NodeCache(
+            nodes, value = value, pages.NodeCache(
                 lambda node: node)
             for uuid, node in nodes.items():
                 value[uuid] = node

@@ -447,7 +447,7 @@ class Sources:
                 for instance in found if instance}
 
     def take_over(self, instances, host, eligible):
-        """adapters.takeover_write.take_over: each line is a call."""
+        """adapters.nova_facts.take_over: each line is a call."""
         pause()
         outcomes = dict.fromkeys(instances, False)
         if self.ending():

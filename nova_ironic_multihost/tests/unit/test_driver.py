@@ -27,7 +27,6 @@ from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import settings
-from nova_ironic_multihost.adapters import takeover_write
 from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.audit import audit_state
@@ -1216,7 +1215,7 @@ class DeadTestCase(DriverTestCase):
             'dead', node=self.mine, vm_state='active',
             task_state='rebooting')
         self.patch(db, 'compute_service', self.fenced)
-        self.patch(takeover_write, 'take_over', self.take_over)
+        self.patch(nova_facts, 'take_over', self.take_over)
         self.notified = []
         self.recovered = []
         self.patch(nova_servers.ServerCalls, 'notify',

@@ -25,9 +25,9 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import undo
-from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import evacuation as rules
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestFacts

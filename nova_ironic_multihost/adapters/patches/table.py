@@ -25,7 +25,6 @@ import typing
 
 from nova import manager as nova_manager
 
-from nova_ironic_multihost.adapters import build_claim
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import compat
@@ -302,7 +301,7 @@ _OPERATIONS = (
         'that was sent to a dead host finds its node here'),
     Row('manager', '_do_build_and_run_instance',
         'instance node requested_networks',
-        (build_claim.save_as_a_build, operations.carry_out_build),
+        (operations.save_as_a_build, operations.carry_out_build),
         'ComputeManager.build_and_run_instance',
         "a build that is done or another's is not carried out, and its end "
         'is noted'),
@@ -321,14 +320,14 @@ _OPERATIONS = (
       for name in ('_instance_update', '_set_instance_obj_error_state',
                    '_try_deallocate_network')),
     Row('tracker', '_set_instance_host_and_node', 'instance node',
-        (build_claim.claim,), 'ResourceTracker.instance_claim',
+        (operations.claim,), 'ResourceTracker.instance_claim',
         'no build takes an instance that another compute service has claimed '
         'meanwhile, or overwrites what that has written'),
     Row('tracker', '_unset_instance_host_and_node', 'instance',
-        (build_claim.abort,), 'ResourceTracker.abort_instance_claim',
+        (operations.abort_claim,), 'ResourceTracker.abort_instance_claim',
         'an instance that has moved keeps its host and its node'),
     Row('manager', '_nil_out_instance_obj_host_and_node', 'instance',
-        (build_claim.give_back,), 'ComputeManager._do_build_and_run_instance',
+        (operations.give_back,), 'ComputeManager._do_build_and_run_instance',
         'a build that fails in the middle of its claim gives back no claim '
         'of another host'),
 )
@@ -411,7 +410,7 @@ _USED = (
     *_used('a build writes over nothing but what a build has written', """\
         nova.objects.instance:Instance save(expected_vm_state,
           expected_task_state, admin_state_reset)""",
-           by='build_claim.save_as_a_build'),
+           by='operations.save_as_a_build'),
     *_used('the driver knows which services share which nodes, and which '
            'nodes are free', """\
         driver _get_hypervisor_type() _get_node(node_id)

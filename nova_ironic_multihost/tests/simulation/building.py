@@ -507,7 +507,7 @@ class Process:
         state = world.placed[uuid]
         if (builds.begun_elsewhere(state, self.host, claim)
                 # It is built, and was taken back:
-                # adapters.build_claim.GuardedSave.
+                # adapters.patches.operations.GuardedSave.
                 or not state.deleted and state.vm_state != 'building'):
             return True
         if claim is builds.BuildStage.HELD and not state.deleted:

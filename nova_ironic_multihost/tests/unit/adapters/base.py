@@ -24,7 +24,6 @@ from oslo_db.sqlalchemy import test_fixtures
 from oslo_messaging import conffixture as messaging_fixture
 from oslotest import base
 
-from nova_ironic_multihost.adapters import build_claim
 from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
@@ -48,8 +47,8 @@ BUILDS = operations.accept_build, operations.carry_out_build
 OPERATIONS = (
     *BUILDS, operations.operate, operations.sift_events, operations.ATTEMPT,
     operations.PART, operations.CLEAN_UP, operations.CHANGE_MACHINE,
-    build_claim.claim, build_claim.abort, build_claim.give_back,
-    build_claim.save_as_a_build)
+    operations.claim, operations.abort_claim, operations.give_back,
+    operations.save_as_a_build)
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 

@@ -748,7 +748,7 @@ class StartTestCase(base.TrackerTestCase):
             init=lambda init, instance: seen.append((init, instance)))
         self.compute.host = 'mine'
         spelt = self.useFixture(fixtures.MockPatchObject(
-            handlers.nova_tracker, 'spell_host')).mock
+            handlers.nova_servers, 'spell_host')).mock
         asked = mock.Mock(host='Mine')
         self.compute._init_instance('context', asked)
         done.assert_not_called()

@@ -3,6 +3,7 @@
 """The page of what is tested says what tox.ini and pyproject.toml say."""
 
 import configparser
+import csv
 import pathlib
 import re
 import tomllib
@@ -14,10 +15,6 @@ from nova_ironic_multihost.tests.unit import tools
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 PAGE = ROOT / 'doc' / 'source' / 'reference' / 'support.rst'
 
-#: A row of a list-table: its name, and its cells.
-ROW = re.compile(r'^   \* -(?P<name>[^\n]*)\n(?P<cells>(?:     .*\n)+)',
-                 re.MULTILINE)
-
 #: Functional tests of a nova that is not the latest, in tox.ini.
 FUNCTIONAL = re.compile(
     r'functional-nova(\d+): .*posargs:\[\.\]test_\((.*)\)\[\.\]')
@@ -28,16 +25,17 @@ class SupportTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.page = PAGE.read_text()
+        self.rows = list(csv.reader(
+            (line.strip() for line in self.page.splitlines()
+             if line.startswith('   "')), skipinitialspace=True))
         self.novas = sorted(tools.load('test').NOVAS)
 
     def cells(self, name):
-        [row] = [row for row in ROW.finditer(self.page)
-                 if row['name'].strip() == name]
-        return [' '.join(cell.split()) for cell
-                in re.split(r'^     - ', row['cells'], flags=re.MULTILINE)[1:]]
+        [cells] = [cells for first, *cells in self.rows if first == name]
+        return cells
 
     def test_releases(self):
-        header = next(ROW.finditer(self.page))['cells']
+        header = re.search(r'^   :header: (.*)', self.page, re.MULTILINE)[1]
         self.assertEqual(self.novas, re.findall(r'nova (\d+)', header))
 
     def test_functional(self):

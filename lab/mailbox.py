@@ -76,8 +76,8 @@ def serve(hosts, notes, ready, most=None):
 def read():
     """Be the reader of the dead host's mailbox, until killed."""
     from nova_ironic_multihost.adapters import rpc_queue
+    from nova_ironic_multihost.engine.builds import build_backups
     from nova_ironic_multihost.engine.builds import queue_forwarder
-    from nova_ironic_multihost.engine.builds import request_facts
     from nova_ironic_multihost.rules import model
     from nova_ironic_multihost.rules import peers
     from nova_ironic_multihost.rules import ring
@@ -110,7 +110,7 @@ def read():
         rpc_queue.RpcQueues(None),
         auditor,
         looks,
-        request_facts.RequestSorter(
+        build_backups.RequestSorter(
             host,
             auditor,
             looks,

@@ -26,29 +26,23 @@ from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost.conf import validation
 from nova_ironic_multihost.engine.audit import auditor
+from nova_ironic_multihost.engine.audit import lister
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import build_guard
-from nova_ironic_multihost.engine.builds import build_retry
-from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
-from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.lifecycle import health_probe
-from nova_ironic_multihost.engine.lifecycle import lease_renewer
-from nova_ironic_multihost.engine.lifecycle import notifier
-from nova_ironic_multihost.engine.lifecycle import shutdown
-from nova_ironic_multihost.engine.listing import ironic_changes
-from nova_ironic_multihost.engine.listing import lister
-from nova_ironic_multihost.engine.moves import adopt_for_build
-from nova_ironic_multihost.engine.moves import peer_poll
-from nova_ironic_multihost.engine.moves import rebalance
-from nova_ironic_multihost.engine.servers import evacuation_refusals
+from nova_ironic_multihost.engine.lifecycle import service_status
+from nova_ironic_multihost.engine.nodes import changed_nodes
+from nova_ironic_multihost.engine.nodes import due_nodes
+from nova_ironic_multihost.engine.nodes import node_moves
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
-from nova_ironic_multihost.engine.tracking import disabled_trait
-from nova_ironic_multihost.engine.tracking import due_nodes
-from nova_ironic_multihost.engine.tracking import provider_changes
+from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost import exception
 from nova_ironic_multihost import node_audits
 from nova_ironic_multihost.rules.counters import Event
@@ -81,7 +75,7 @@ class DriverService:
         self.recorder = metrics.Metrics()
         self.tracker = nova_tracker.NovaTracker(
             virtapi, self.nodes.note_move, self.nodes.bar)
-        self.shutdown = shutdown.Shutdown(
+        self.shutdown = service_status.Shutdown(
             nova_facts.ServiceRecord(CONF.host),
             lambda: self.peer_poller.may_close(settings.read()))
         ending = self.shutdown.begun
@@ -95,14 +89,14 @@ class DriverService:
             self.lister, recorder=self.recorder)
         self.due_nodes = due_nodes.DueNodes(
             CONF.host, self.auditor, self.tracker)
-        self.provider_changes = provider_changes.ProviderChanges(
+        self.provider_changes = changed_nodes.ProviderChanges(
             CONF.host, self.auditor, self.due_nodes.note_provider_changes,
             self.tracker.generations)
         self.background_audit = due_nodes.BackgroundAudit(
             self.due_nodes, self.tracker,
             lambda: ending() or self.peer_poller.busy)
         self.recheck = recheck.Recheck(self.auditor, self.tracker, ending)
-        self.rebalancer = rebalance.Rebalancer(
+        self.rebalancer = node_moves.Rebalancer(
             self.auditor, self.tracker, self.due_nodes, self.recheck,
             self.nodes.is_free, self.recorder)
         self.peer_poller = peer_poll.PeerPoller(
@@ -111,13 +105,13 @@ class DriverService:
             pull=lambda nodes: self.rebalancer.pull(
                 nodes, settings.partition().label, Work.PEER_POLL),
             note_pulled=self.due_nodes.note_pulled)
-        self.disabled_trait = disabled_trait.DisabledTrait(
+        self.disabled_trait = service_status.DisabledTrait(
             self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
             lambda: self.peer_poller.view, self.provider_changes.expect,
             ending)
-        self.ironic_changes = ironic_changes.IronicChanges(
+        self.ironic_changes = changed_nodes.IronicChanges(
             self.auditor, self.tracker, self.due_nodes.is_due, ending)
-        self.build_adopter = adopt_for_build.BuildAdopter(
+        self.build_adopter = node_moves.BuildAdopter(
             self.auditor, self.tracker, self.nodes.acquire)
 
     def _make_builds(self, driver, virtapi):
@@ -134,27 +128,27 @@ class DriverService:
 
         queues = rpc_queue.RpcQueues(virtapi)
         self.attempts = undo.BuildAttempts(driver)
-        requests = request_facts.RequestSorter(
+        requests = build_backups.RequestSorter(
             CONF.host, self.auditor, self.peer_poller, self.attempts)
         self.backups = build_backups.BackupStore(
             CONF.host, queues, rpc_queue.BuildCopier(CONF.host), requests,
             here)
         instances = nova_servers.ServerCalls(virtapi)
-        self.notifier = notifier.Notifier(instances)
+        self.notifier = operator_news.Notifier(instances)
         sent = undo.BuildRequests(CONF.host, self.tracker)
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,
-            build_retry.BuildRetry(self.backups, self.attempts, here),
+            lost_builds.BuildRetry(self.backups, self.attempts, here),
             under_way=lambda: self._writes.under_way, recorder=self.recorder,
             receive=sent.receive)
-        self.in_flight = in_flight.InFlightBuilds(
+        self.in_flight = lost_builds.InFlightBuilds(
             sent, self.auditor, self.backups.may_come)
         self.forwarder = queue_forwarder.QueueForwarder(
             CONF.host, queues, self.auditor, self.peer_poller, requests,
-            queue_forwarder.DeadHostBuilds(
+            lost_builds.DeadHostBuilds(
                 undo.BuildRequests(CONF.host, self.tracker),
                 self.auditor.sources))
-        self.evacuation_refusals = evacuation_refusals.EvacuationRefusals(
+        self.evacuation_refusals = stuck_instances.EvacuationRefusals(
             CONF.host, undo.EvacuationUndo(driver),
             lambda: self.auditor.preferences)
 
@@ -165,8 +159,8 @@ class DriverService:
             CONF.host, self.auditor, self.peer_poller, self.recorder,
             settings.bounds, self.shutdown.begun, self.attendance.goes_on)
         # oslo.service takes it out of the environment when it has started.
-        self.watchdog = lease_renewer.find_watchdog(os.environ, os.getpid())
-        self.lease_renewer = lease_renewer.LeaseRenewer(
+        self.watchdog = health_probe.find_watchdog(os.environ, os.getpid())
+        self.lease_renewer = health_probe.LeaseRenewer(
             lambda: self.auditor.sources.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self.watchdog,
             self.shutdown.begun)

@@ -331,7 +331,7 @@ def leave_out(parts, call):
     ``_destroy_evacuated_instances`` destroys the machine of a server with an
     evacuation that was only requested. For
     ``_error_out_instances_whose_build_was_interrupted`` a build that waits in
-    a queue is lost (:mod:`.engine.builds.in_flight` finds lost ones). Only
+    a queue is lost (:mod:`.engine.builds.lost_builds` finds lost ones). Only
     these two and ``_check_for_host_rename`` use what ``_get_nodes`` returns.
     """
     return {}

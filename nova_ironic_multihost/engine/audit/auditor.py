@@ -22,14 +22,14 @@ from nova_ironic_multihost.engine.audit.audit_state import RECENT
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import collect
 from nova_ironic_multihost.engine.audit import decide
+from nova_ironic_multihost.engine.audit.lister import Lister
+from nova_ironic_multihost.engine.audit.lister import Wanted
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.audit import peer_services
 from nova_ironic_multihost.engine.audit.peer_services import HeartbeatLog
 from nova_ironic_multihost.engine.base.metrics import Metrics
-from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.base.ports import Writes
-from nova_ironic_multihost.engine.listing.lister import Lister
-from nova_ironic_multihost.engine.listing.lister import Wanted
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import incremental
@@ -75,7 +75,7 @@ class Auditor:
         self._recorder = recorder or Metrics(clock)
         self._lock = threading.Lock()
         self._state = AuditState()
-        self._notices = operator_log.Notices(clock)
+        self._notices = operator_news.Notices(clock)
         # When peers may last have taken nodes of this host.
         self._doubted: float | None = None
         self._refused_records: frozenset[str] = frozenset()
@@ -207,7 +207,7 @@ class Auditor:
                 settings, functools.partial(self._eligible, settings),
                 self._state.busy, self._state.refused)
             audit = self._audit_of(gathered, decided)
-            self._notices.tell(operator_log.due(
+            self._notices.tell(operator_news.notices_due(
                 settings.host, gathered.mapped, audit.reasons,
                 gathered.absences, gathered.host_aggregates.read,
                 gathered.barred))

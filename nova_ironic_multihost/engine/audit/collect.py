@@ -21,12 +21,12 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.audit.lister import FAILURES
+from nova_ironic_multihost.engine.audit.lister import Lister
 from nova_ironic_multihost.engine.audit.peer_services import Peers
 from nova_ironic_multihost.engine.audit.peer_services import Services
 from nova_ironic_multihost.engine.audit.peer_services import with_hosts
 from nova_ironic_multihost.engine.base.ports import Sources
-from nova_ironic_multihost.engine.listing.lister import FAILURES
-from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules import mirror as mirrors
 from nova_ironic_multihost.rules.mirror import Mirror

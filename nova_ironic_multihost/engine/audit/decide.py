@@ -14,10 +14,10 @@ import dataclasses
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit.audit_state import Settings
+from nova_ironic_multihost.engine.audit.lister import Lister
 from nova_ironic_multihost.engine.base.ports import Eligible
 from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.base.ports import Writes
-from nova_ironic_multihost.engine.listing.lister import Lister
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState

@@ -7,13 +7,11 @@ else. A ring of the members names the reader of each dead host's RPC queue. Two
 readers do no harm, as each request goes to one of them. A request that is not
 handed on is held and judged again, as RabbitMQ counts each return
 (:func:`.rules.forwarding.pause`). RabbitMQ gets held ones back when this
-process ends. :class:`DeadHostBuilds` gives up builds that are in no queue.
+process ends. :class:`.DeadHostBuilds` gives up builds that are in no queue.
 """
 
 import collections
 from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import threading
 import time
@@ -22,14 +20,11 @@ import typing
 from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import auditor as auditors
-from nova_ironic_multihost.engine.base.ports import Builds
 from nova_ironic_multihost.engine.base.ports import Queue
 from nova_ironic_multihost.engine.base.ports import Queues
-from nova_ironic_multihost.engine.base.ports import Sources
-from nova_ironic_multihost.engine.builds import request_facts
-from nova_ironic_multihost.engine.moves import peer_poll
-from nova_ironic_multihost.engine.servers.stuck_instances import attempt
-from nova_ironic_multihost.rules.builds import SentBuild
+from nova_ironic_multihost.engine.builds.build_backups import RequestSorter
+from nova_ironic_multihost.engine.builds.lost_builds import DeadHostBuilds
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import Disposition
@@ -87,69 +82,6 @@ class QueueNoAnswer(Exception):
     """nova does not answer a question about a request."""
 
 
-class DeadHostBuilds:
-    """Gives up builds that were sent to a dead host and are found nowhere.
-
-    A build is lost when its host dies between reading the request and claiming
-    the node. It ends in ERROR, or its node would wait for ever.
-    :mod:`.in_flight` does this for live hosts. One thread uses it.
-    """
-
-    def __init__(self, builds: Builds, sources: Sources,
-                 clock: Callable[[], float] = time.monotonic) -> None:
-        self._builds = builds
-        self._sources = sources
-        self._clock = clock
-        self._since: Mapping[SentBuild, float] = {}
-
-    def once(self, read: Mapping[HostKey, float], found: Set[str],
-             begun: float) -> Set[str]:
-        """Give up builds that have waited too long.
-
-        :param read: host -> since when its queues are read to the end.
-        :param found: uuids of builds with a request that is held or handed on.
-        :param begun: when the queues began to be read this time.
-        :returns: uuids of all builds that wait.
-        :raises Exception: nova does not answer; that time is not counted.
-        """
-        before, self._since = self._since, {}
-        if not read:
-            return frozenset()
-        waiting = self._builds.unclaimed()
-        now = self._clock()
-        self._since = {build: before.get(build, now) for build in waiting}
-        for build in forwarding.overdue(self._since, found, begun):
-            attempt(self._give_up, build.instance, build.node, frozenset(
-                host for host, since in read.items()
-                if begun - since >= forwarding.GRACE))
-        return frozenset(build.instance for build in waiting)
-
-    def interrupt(self) -> None:
-        """Count no time before this: nova did not answer."""
-        self._since = {}
-
-    def _give_up(self, uuid: str, node: str, read: Set[HostKey]) -> None:
-        """Give up a build if its node is of a host that was read."""
-        host = self._owner(node)
-        if host in read and self._builds.give_up(
-            SentBuild(uuid, node),
-            f'Compute service {host} died before it '
-            'had begun this build, and what it was asked for is lost: '
-            'delete the server and build it anew',
-            lambda: self._owner(node) == host,
-        ):
-            LOG.warning(
-                'Build %(uuid)s, which was sent to compute service %(host)s, '
-                'is in ERROR: that host is dead, and no queue has had the '
-                'build for at least %(seconds)d s. Its user has to ask for it '
-                'again.', {'uuid': uuid, 'host': host,
-                           'seconds': forwarding.GRACE})
-
-    def _owner(self, node: str) -> HostKey | None:
-        record = next(iter(self._sources.records([node])), None)
-        return record.owner if record is not None else None
-
-
 class QueueForwarder:
     """Reads the RPC queues of dead hosts, again and again, from one thread."""
 
@@ -159,7 +91,7 @@ class QueueForwarder:
         queues: Queues,
         auditor: auditors.Auditor,
         peer_poller: peer_poll.PeerPoller,
-        requests: request_facts.RequestSorter,
+        requests: RequestSorter,
         lost_builds: DeadHostBuilds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

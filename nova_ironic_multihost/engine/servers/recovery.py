@@ -19,18 +19,17 @@ import time
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Instance
 from nova_ironic_multihost.engine.base.ports import Instances
 from nova_ironic_multihost.engine.base.ports import Machines
 from nova_ironic_multihost.engine.base.ports import Operations
-from nova_ironic_multihost.engine.builds.build_retry import BuildRetry
-from nova_ironic_multihost.engine.lifecycle import notifier
+from nova_ironic_multihost.engine.builds.lost_builds import BuildRetry
 from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.model import InstanceState
-from nova_ironic_multihost.rules import notifications
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -84,7 +83,7 @@ class Recovery:
         self._machines = machines
         self._clock = clock
         self._start = start
-        self._notifier = notifier.Notifier(instances, start)
+        self._notifier = operator_news.Notifier(instances, start)
         self._under_way = under_way
         self._recorder = recorder or Metrics(clock)
         self._operations = operations
@@ -156,7 +155,7 @@ class Recovery:
                      '%(host)s, which is down.',
                      {'count': len(uuids), 'host': host})
             self._notifier.tell(
-                notifications.takeover(self._name, host, uuids))
+                operator_news.takeover_notification(self._name, host, uuids))
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
         """Call nova's ``init`` for an instance at the start of the service.

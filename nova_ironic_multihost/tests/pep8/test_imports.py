@@ -23,7 +23,7 @@ BREACHES = (
     (
         'layers',
         'rules/ring.py',
-        f'from {PACKAGE}.engine.moves import peer_poll',
+        f'from {PACKAGE}.engine.nodes import peer_poll',
         f'{PACKAGE}.engine',
     ),
     (
@@ -34,7 +34,7 @@ BREACHES = (
     ),
     (
         'layers',
-        'engine/moves/peer_poll.py',
+        'engine/nodes/peer_poll.py',
         f'from {PACKAGE} import adapters',
         f'{PACKAGE}.adapters',
     ),
@@ -63,13 +63,13 @@ BREACHES = (
     ('rules', 'rules/ring.py', 'import nova', 'nova'),
     (
         'engine',
-        'engine/moves/peer_poll.py',
+        'engine/nodes/peer_poll.py',
         'from oslo_utils import timeutils',
         'oslo_utils',
     ),
     (
         'engine',
-        'engine/moves/peer_poll.py',
+        'engine/nodes/peer_poll.py',
         f'from {PACKAGE} import conf',
         f'{PACKAGE}.conf',
     ),
@@ -90,7 +90,7 @@ BREACHES = (
     (
         'telemetry',
         'telemetry/status_server.py',
-        f'from {PACKAGE}.engine.moves import peer_poll',
+        f'from {PACKAGE}.engine.nodes import peer_poll',
         f'{PACKAGE}.engine',
     ),
     ('loader', 'loader.py', 'from oslo_log import log', 'oslo_log'),

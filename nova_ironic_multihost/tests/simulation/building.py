@@ -16,10 +16,8 @@ import dataclasses
 import types
 
 from nova_ironic_multihost.engine.builds import build_backups
-from nova_ironic_multihost.engine.builds import build_retry
-from nova_ironic_multihost.engine.builds import in_flight
+from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
-from nova_ironic_multihost.engine.builds import request_facts
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
@@ -285,7 +283,7 @@ class Process:
                 host_aggregates=types.SimpleNamespace(aggregates=()),
                 view=types.SimpleNamespace(host=host_key(host))))
         self.looks = types.SimpleNamespace(view=None, eligible=frozenset())
-        requests = request_facts.RequestSorter(
+        requests = build_backups.RequestSorter(
             host, self.audits, self.looks, world)
 
         def here(uuid):
@@ -300,13 +298,13 @@ class Process:
         instances = Instances(world)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.operations,
-            build_retry.BuildRetry(self.backups, world, here, clock), clock,
+            lost_builds.BuildRetry(self.backups, world, here, clock), clock,
             lambda target, *args: self.threads.append((target, args)),
             receive=self.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
             host, self, self.audits, self.looks, requests,
-            queue_forwarder.DeadHostBuilds(self, world, clock), clock)
-        self.arrivals = in_flight.InFlightBuilds(
+            lost_builds.DeadHostBuilds(self, world, clock), clock)
+        self.arrivals = lost_builds.InFlightBuilds(
             self, self.audits, self.backups.may_come, clock)
         self.look()
         self.track()

@@ -21,14 +21,14 @@ import greenlet
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
+from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import recheck
-from nova_ironic_multihost.engine.builds import in_flight
-from nova_ironic_multihost.engine.listing import ironic_changes
-from nova_ironic_multihost.engine.listing import lister
-from nova_ironic_multihost.engine.moves import peer_poll
-from nova_ironic_multihost.engine.moves import rebalance
+from nova_ironic_multihost.engine.builds import lost_builds
+from nova_ironic_multihost.engine.nodes import changed_nodes
+from nova_ironic_multihost.engine.nodes import due_nodes
+from nova_ironic_multihost.engine.nodes import node_moves
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
-from nova_ironic_multihost.engine.tracking import due_nodes
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
@@ -627,10 +627,10 @@ class Process:
         self._due_nodes = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
         self._due_nodes._current = Local()
-        self._rebalancer = rebalance.Rebalancer(
+        self._rebalancer = node_moves.Rebalancer(
             self.auditor, self, self._due_nodes, self._recheck,
             lambda node: self.auditor.last.nodes[node].instance is None)
-        self._changes = ironic_changes.IronicChanges(
+        self._changes = changed_nodes.IronicChanges(
             self.auditor, self, self._due_nodes.is_due, self._is_ending)
         self._look = peer_poll.PeerPoller(
             self.auditor, self, self._acquired, clock, self._is_ending,
@@ -663,7 +663,7 @@ class Process:
             lambda: world.clock * backoff.LONGEST,
             lambda *call: self._workers.append(self._greenlet(*call)),
             receive=self._receive)
-        self.arrivals = in_flight.InFlightBuilds(
+        self.arrivals = lost_builds.InFlightBuilds(
             Builds(world, self), Audits(self, world),
             lambda instance: False,
             lambda: world.clock * backoff.LONGEST)

@@ -24,7 +24,7 @@ from hypothesis import stateful
 from hypothesis import strategies
 
 from nova_ironic_multihost.engine.audit import audit_state
-from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.builds import LOST_AFTER_MOVED

@@ -30,11 +30,11 @@ from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.audit import audit_state
-from nova_ironic_multihost.engine.base import operator_log
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
-from nova_ironic_multihost.engine.listing import ironic_changes
-from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.nodes import changed_nodes
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import counters
@@ -42,7 +42,6 @@ from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record
-from nova_ironic_multihost.rules import notifications
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import ring as hash_ring
@@ -274,7 +273,7 @@ class GetAvailableNodesTestCase(DriverTestCase):
         self.assertEqual(['services', 'instances'], order[-2:])
 
     def test_what_it_manages_is_logged_on_change_only_and_as_counts(self):
-        with self.assertLogs(operator_log.__name__, 'INFO') as logs:
+        with self.assertLogs(operator_news.__name__, 'INFO') as logs:
             self.driver.get_available_nodes()
             self.driver.get_available_nodes()
         line, = logs.output
@@ -1154,7 +1153,7 @@ class PollTestCase(DriverTestCase):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
         woken = self.driver.service.tasks._timers['ironic_changes']._woken
-        with mock.patch.object(ironic_changes, 'TOGETHER', 1):
+        with mock.patch.object(changed_nodes, 'TOGETHER', 1):
             for more in (True, False):
                 self.driver.service.nodes.poll_ironic()
                 self.assertIs(more, woken.is_set())
@@ -1245,7 +1244,7 @@ class TakeoverTestCase(DeadTestCase):
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
         self.join()
-        event = notifications.takeover(ME, 'dead', ['i1'])
+        event = operator_news.takeover_notification(ME, 'dead', ['i1'])
         self.assertEqual([(event.kind, event.payload)], self.notified)
         self.driver.get_available_nodes()
         self.assertEqual(1, len(self.notified))
@@ -1488,7 +1487,7 @@ class WindowTestCase(DeadTestCase):
             if thread.name == 'ironic-multihost-notifier':
                 thread.join(60)
         self.assertEqual(
-            [notifications.brake(ME, True, 19).payload],
+            [operator_news.brake_notification(ME, True, 19).payload],
             [payload for kind, payload in self.notified
              if kind == 'ironic_multihost.brake'])
 

@@ -21,8 +21,8 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.driver import IronicMultiHostDriver
+from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.base.ports import ListingError
-from nova_ironic_multihost.engine.listing import lister
 from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState

@@ -23,7 +23,8 @@ INDIRECT = {
     # Of conf/validation.py.
     ('service.py', 'LOG.error(sentence)'),
     # A Notice of its own module.
-    ('engine/base/operator_log.py', 'LOG.log(notice.level, notice.sentence)'),
+    ('engine/audit/operator_news.py',
+     'LOG.log(notice.level, notice.sentence)'),
 }
 
 CONTRADICTIONS = 'conf/validation.py'

@@ -10,9 +10,9 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
+from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
-from nova_ironic_multihost.engine.listing import lister
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.model import Record

@@ -7,9 +7,9 @@ import contextlib
 from unittest import mock
 
 from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import queue_forwarder
-from nova_ironic_multihost.engine.builds import request_facts
-from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
@@ -167,7 +167,7 @@ class PostTestCase(cloud.AuditTestCase):
             mock.Mock(once=lambda read, found, begun: found), self.clock)
 
     def request_sorter(self, host):
-        return request_facts.RequestSorter(
+        return build_backups.RequestSorter(
             host, self.auditors[host], self.looks[host], self)
 
     def count(self, instance):

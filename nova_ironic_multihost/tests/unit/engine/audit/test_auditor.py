@@ -11,8 +11,8 @@ import fixtures
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
-from nova_ironic_multihost.engine.base import operator_log
-from nova_ironic_multihost.engine.listing import lister
+from nova_ironic_multihost.engine.audit import lister
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason
@@ -306,7 +306,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.cloud.second = {('a', node): f'row-of-{node}'
                              for node in (free, used)}
         self.cloud.set('b', up=False, forced_down=True)
-        with self.assertLogs(operator_log.__name__, 'WARNING') as logs:
+        with self.assertLogs(operator_news.__name__, 'WARNING') as logs:
             for _ in range(3):
                 found = self.audit('a')
         self.assertEqual({free: Reason.BARRED, used: Reason.BARRED},

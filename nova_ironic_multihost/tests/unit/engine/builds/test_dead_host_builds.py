@@ -6,6 +6,7 @@ from unittest import mock
 
 import fixtures
 
+from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
@@ -58,7 +59,7 @@ class LostTestCase(post.PostTestCase):
         self.fence()
 
     def lost(self):
-        return queue_forwarder.DeadHostBuilds(
+        return lost_builds.DeadHostBuilds(
             self.nova, self.cloud, self.clock)
 
     def wait(self, seconds=GRACE):

@@ -12,14 +12,13 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.adapters import nova_servers
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base import metrics
-from nova_ironic_multihost.engine.lifecycle import notifier
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.model import InstanceState
-from nova_ironic_multihost.rules import notifications
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import takeover
 
@@ -467,7 +466,7 @@ class WorkTestCase(InstancesTestCase):
 
     def test_a_notification_that_cannot_be_sent_hurts_nobody(self):
         self.taken('active', 'rescuing')
-        with self.assertLogs(notifier.__name__, 'WARNING') as logs:
+        with self.assertLogs(operator_news.__name__, 'WARNING') as logs:
             self.recovery.took_over({'i1': 'dead'})
             self.join()
         self.assertIn('no bus', logs.output[0])
@@ -478,7 +477,7 @@ class WorkTestCase(InstancesTestCase):
             self.recovery.took_over({'i1': 'dead'}, at_rest={'i1'})
             self.join()
         [(_, payload)] = [call.args for call in notify.mock_calls]
-        told = payload[f'{notifications.PREFIX}.data']
+        told = payload[f'{operator_news.PAYLOAD_PREFIX}.data']
         self.assertEqual(('Mine', 'dead', ['i1']), (
             told['host'], told['source_host'], told['instances']))
         self.assertEqual({'i1'}, self.came)

@@ -6,12 +6,13 @@ from unittest import mock
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import recheck
-from nova_ironic_multihost.engine.moves import rebalance
-from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.engine.nodes import due_nodes
+from nova_ironic_multihost.engine.nodes import node_moves
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.engine import cloud
+from nova_ironic_multihost.tests.unit.engine import post
 
 
 class PullsTestCase(cloud.AuditTestCase):
@@ -28,7 +29,7 @@ class PullsTestCase(cloud.AuditTestCase):
             'a', self.auditor, self.tracker, self.clock)
         self.used = set()
         self.recorder = mock.Mock()
-        self.pulls = rebalance.Rebalancer(
+        self.pulls = node_moves.Rebalancer(
             self.auditor, self.tracker, self.schedule, recheck.Recheck(
                 self.auditor, self.tracker, lambda: self.ending),
             lambda node: node not in self.used, self.recorder)
@@ -51,7 +52,7 @@ class PullsTestCase(cloud.AuditTestCase):
     def pull(self, label=''):
         self.tracker.pulled.clear()
         self.cloud.asked.clear()
-        with mock.patch.object(rebalance, 'AT_ONCE', 2):
+        with mock.patch.object(node_moves, 'AT_ONCE', 2):
             self.pulls.once(label)
         return sorted(node for some in self.tracker.pulled for node in some)
 
@@ -153,7 +154,7 @@ class PullsTestCase(cloud.AuditTestCase):
         """One of two each time."""
         self.tracker.failing = set(sorted(self.nodes)[::2])
         self.pull()
-        self.assertEqual(rebalance.FAILURES, len(self.tracker.pulled))
+        self.assertEqual(node_moves.FAILURES, len(self.tracker.pulled))
 
     def test_nova_goes_on_if_nobody_answers(self):
         with mock.patch.object(self.cloud, 'records', side_effect=OSError):
@@ -178,3 +179,85 @@ class PullsTestCase(cloud.AuditTestCase):
                                ('c', recheck.Offer.REFUSED)):
             self.cloud.owners[self.nodes[0]] = owner
             self.assertIs(offered, offers.of(self.nodes[0]))
+
+
+WAITING = post.WAITING
+
+
+class AdoptionTestCase(post.PostTestCase):
+    """A build has come to b whose node a has, and a is dead."""
+
+    def setUp(self):
+        super().setUp()
+        self.node = min(self.preferred('b', 'b', 'c'))
+        self.acquired = []
+        self.adoption = node_moves.BuildAdopter(
+            self.auditors['b'], self.trackers['b'],
+            lambda audit, mine: self.acquired.append(mine))
+
+    def adopt(self, build='build', node=None):
+        self.told = self.adoption.adopt(
+            self.settings('b'), build, node or self.node)
+        return self.trackers['b'].has(node or self.node)
+
+    def allocate(self, *builds):
+        self.cloud.allocations[self.node] = frozenset(builds)
+        self.cloud.placed |= dict.fromkeys(builds, WAITING)
+
+    def test_node_is_taken_for_the_build_that_has_come(self):
+        self.allocate('build')
+        self.fence()
+        self.assertFalse(self.trackers['b'].has(self.node))
+        self.assertTrue(self.adopt())
+        self.assertEqual([[self.node]], self.acquired)
+        self.assertTrue(self.told)
+        self.assertTrue(self.auditors['b'].is_mine(self.node))
+
+    def test_no_other_node_is_touched(self):
+        self.allocate('build')
+        self.fence()
+        audited = [*self.trackers['b'].audited]
+        self.adopt()
+        self.assertEqual([*audited, self.node],
+                         self.trackers['b'].audited)
+
+    def test_node_still_waits_for_any_other_build(self):
+        for builds in (['other'], ['build', 'other']):
+            self.allocate(*builds)
+            self.fence()
+            self.assertFalse(self.adopt())
+
+    def test_node_that_is_anothers_is_left_to_it(self):
+        node = min(self.preferred('c', 'b', 'c'))
+        self.cloud.allocations[node] = frozenset({'build'})
+        self.cloud.placed['build'] = WAITING
+        self.fence()
+        self.assertFalse(self.adopt(node=node))
+
+    def test_nothing_is_asked_about_a_node_that_is_mine(self):
+        self.trackers['b'].tracked.add(self.node)
+        self.cloud.asked.clear()
+        self.assertTrue(self.adopt())
+        self.assertFalse(self.told)
+        self.assertEqual([], self.cloud.asked)
+
+    def test_live_owner_keeps_its_node(self):
+        self.allocate('build')
+        self.assertFalse(self.adopt())
+        self.assertFalse(self.told)
+        self.assertEqual([], self.acquired)
+
+    def test_no_error_of_this_is_one_of_the_build(self):
+        self.allocate('build')
+        self.fence()
+        self.cloud.broken = True
+        self.assertFalse(self.adopt())
+        # It may have been taken before that.
+        self.assertTrue(self.told)
+        self.cloud.broken = False
+        self.assertTrue(self.adopt())
+
+    def test_nova_may_name_no_node(self):
+        self.assertFalse(
+            self.adoption.adopt(self.settings('b'), 'build', None))
+        self.assertFalse(self.adopt(node='unknown'))

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What to tell an operator after an audit: each thing once."""
+"""Tell operators what an audit found: in the log, and by notifications.
+
+Each thing is logged once. A notification (page "Notifications") has a thread
+of its own and one try, so a message bus that is down delays no audit.
+"""
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import enum
 import logging
+import threading
 import time
 import types
 
 from oslo_log import log
 
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.base.ports import Instances
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import ownership
@@ -67,7 +76,7 @@ OF_NODES = {
 }
 
 
-def due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
+def notices_due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
         absences: mirror.Absences, zones_known: bool = True,
         barred: Mapping[str, str] = types.MappingProxyType({})
         ) -> dict[object, Notice]:
@@ -143,12 +152,12 @@ class Notices:
         now = self._clock()
         self._since = {subject: self._since.get(subject, now)
                        for subject in found}
-        due = {subject for subject, notice in found.items()
+        notices_due = {subject for subject, notice in found.items()
                if now - self._since[subject] >= notice.after}
         for subject, notice in found.items():
-            if subject in due - self._logged:
+            if subject in notices_due - self._logged:
                 LOG.log(notice.level, notice.sentence)
-        self._logged = frozenset(due)
+        self._logged = frozenset(notices_due)
 
     def count(self, reasons: Mapping[str, Reason]) -> None:
         """Log how many nodes this host owns and why, if that has changed."""
@@ -164,3 +173,131 @@ class Notices:
                 },
             )
             self._counted = counted
+
+
+#: Prefix of the keys of a payload, and its namespace.
+PAYLOAD_PREFIX = 'ironic_multihost_object'
+PAYLOAD_NAMESPACE = 'ironic_multihost'
+
+
+@dataclasses.dataclass(frozen=True)
+class Notification:
+    """A notification: event type, name, version and values of its payload."""
+
+    kind: str
+    name: str
+    #: A new field raises the minor one, a removed or changed one the major.
+    version: str
+    fields: dict[str, object]
+
+    @property
+    def payload(self) -> dict[str, object]:
+        """The payload as an oslo.versionedobjects primitive."""
+        return {f'{PAYLOAD_PREFIX}.name': self.name,
+                f'{PAYLOAD_PREFIX}.namespace': PAYLOAD_NAMESPACE,
+                f'{PAYLOAD_PREFIX}.version': self.version,
+                f'{PAYLOAD_PREFIX}.data': self.fields}
+
+
+def takeover_notification(
+    host: str, source_host: str, instances: Iterable[str]
+) -> Notification:
+    """Return the notification of a takeover; the source may be ''."""
+    return Notification(
+        'ironic_multihost.takeover',
+        'TakeoverPayload',
+        '1.0',
+        {
+            'host': host,
+            'source_host': source_host,
+            'instances': sorted(instances),
+        },
+    )
+
+
+def brake_notification(host: str, engaged: bool, missing: int) -> Notification:
+    """Return the notification that the brake has changed."""
+    return Notification('ironic_multihost.brake', 'BrakePayload', '1.0', {
+        'host': host, 'engaged': engaged, 'missing': missing})
+
+
+class DrainProgress(enum.Enum):
+    """Whether a compute service gives its free nodes to the others."""
+
+    IN_SERVICE = 'in_service'
+    DRAINING = 'draining'
+    DRAINED = 'drained'
+
+
+def drain_progress(disabled: bool, free: int) -> DrainProgress:
+    """Return how far the drain is; ``free`` nodes have no server."""
+    if not disabled:
+        return DrainProgress.IN_SERVICE
+    return DrainProgress.DRAINING if free else DrainProgress.DRAINED
+
+
+def drain_notification(
+    host: str, state: DrainProgress, free: int, served: int
+) -> Notification:
+    """Return the notification of a changed drain."""
+    return Notification('ironic_multihost.drain', 'DrainPayload', '1.0', {
+        'host': host, 'state': state.value, 'free': free, 'served': served})
+
+
+#: Reasons of the nodes that other hosts get when this service is disabled.
+FREE = frozenset({Reason.KEPT, Reason.CREATED, Reason.ADOPTED,
+                  Reason.PULLED})
+
+
+def start_thread(target: Callable[..., object], *args: object) -> None:
+    """Call a function in a new thread."""
+    threading.Thread(target=target, args=args, daemon=True,
+                     name='ironic-multihost-notifier').start()
+
+
+class Notifier:
+    """Sends notifications, for any thread; ``_lock`` guards its state."""
+
+    def __init__(self, instances: Instances,
+                 start: Callable[..., None] = start_thread) -> None:
+        self._instances = instances
+        self._start = start
+        self._lock = threading.Lock()
+        # The state that was sent last; a new process sends no change.
+        self._braked = False
+        self._drain = DrainProgress.IN_SERVICE
+
+    def tell(self, event: Notification) -> None:
+        """Send a notification soon; raises nothing."""
+        try:
+            self._start(self._send, event)
+        except RuntimeError as exc:
+            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+
+    def follow(self, host: str, audit: Audit, absences: mirror.Absences
+               ) -> None:
+        """Send the changes that an audit of all nodes has found."""
+        me = audit.view.services.get(audit.view.host)
+        counted = ownership.count_reasons(audit.reasons)
+        free = sum(counted[reason] for reason in FREE)
+        # A stopped service is disabled as well, but comes back.
+        state = drain_progress(
+            me is not None and me.disabled and not me.stop_marker, free)
+        with self._lock:
+            braked, self._braked = self._braked, absences.braked
+            before, self._drain = self._drain, state
+        if braked != absences.braked:
+            self.tell(brake_notification(
+                host, absences.braked, len(absences.counts)))
+        if before is not state:
+            self.tell(drain_notification(
+                host, state, free,
+                sum(counted[reason] for reason in ownership.SERVED)))
+
+    def _send(self, event: Notification) -> None:
+        try:
+            self._instances.notify(event.kind, event.payload)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('The notification %(kind)s was not sent: %(exc)s. '
+                        'Nothing else depends on it.',
+                        {'kind': event.kind, 'exc': exc})

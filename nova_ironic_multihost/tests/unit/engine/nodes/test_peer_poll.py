@@ -9,8 +9,8 @@ import fixtures
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
-from nova_ironic_multihost.engine.listing import lister as readers
-from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.audit import lister as readers
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.liveness import Heartbeats
 from nova_ironic_multihost.rules.ownership import Reason

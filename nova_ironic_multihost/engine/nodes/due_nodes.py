@@ -128,7 +128,7 @@ class DueNodes:
             and audit.reasons.get(record.node) in incremental.READY]
 
     def follow(self, settings: Settings, view: peers.View) -> None:
-        """Note the inputs of all audits, but not :mod:`.disabled_trait`."""
+        """Note the inputs of all audits, but not :class:`.DisabledTrait`."""
         audit = self._auditor.last
         me = view.services.get(view.host)
         common = (me is not None and bool(me.stop_marker),

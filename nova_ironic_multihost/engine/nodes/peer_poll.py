@@ -19,8 +19,8 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
+from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base.metrics import Metrics
-from nova_ironic_multihost.engine.base import operator_log
 from nova_ironic_multihost.engine.base.ports import Tracker
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.counters import Event
@@ -316,7 +316,7 @@ class PeerPoller:
                 hosts if waits else ())
 
     def _log_reasons(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
-        counted = operator_log.in_words(ownership.count_reasons(reasons))
+        counted = operator_news.in_words(ownership.count_reasons(reasons))
         if reasons and (hosts, counted) != self._logged:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
                      '%(counted)s.', {'hosts': hosts, 'counted': counted})
@@ -334,7 +334,7 @@ class PeerPoller:
         """Have the tracker take some nodes; return owners of failed ones.
 
         For free nodes the records are moved, which is all that a build needs.
-        Their audits follow (:mod:`.engine.tracking.due_nodes`).
+        Their audits follow (:mod:`.engine.nodes.due_nodes`).
         """
         missed: set[HostKey] = set()
         for node in nodes:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Move idle nodes of live compute services to this one.
+"""Move idle nodes of live services here, and nodes of dead ones for builds.
 
 nova's tracker takes a node by an audit of 0.1 s, in which claims wait. Here a
 few nodes are taken at once, as in :mod:`.peer_poll`, and audited later in the
@@ -12,14 +12,17 @@ from collections.abc import Iterable
 
 from oslo_log import log as logging
 
+from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.audit.recheck import Recheck
 from nova_ironic_multihost.engine.base.metrics import Metrics
 from nova_ironic_multihost.engine.base.ports import Tracker
-from nova_ironic_multihost.engine.tracking.due_nodes import DueNodes
+from nova_ironic_multihost.engine.nodes.due_nodes import DueNodes
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules.peers import host_key
 
 LOG = logging.getLogger(__name__)
 
@@ -97,3 +100,64 @@ class Rebalancer:
             if failed >= FAILURES:
                 break
         return pulled
+
+
+class BuildAdopter:
+    """Takes nodes for builds. Several threads of builds use it at once.
+
+    An allocated node waits for its dead owner, as that host's RPC queue may
+    have the build. After :mod:`.engine.builds.queue_forwarder` has handed the
+    build on, its new host takes the node by the same rules, without a wait.
+    """
+
+    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
+                 acquired: Callable[[Audit, list[str]], None]) -> None:
+        self._auditor = auditor
+        self._tracker = tracker
+        self._acquired = acquired
+
+    def adopt(self, settings: Settings, build: str, node: str | None
+              ) -> bool:
+        """Take the node of a build, if a dead host has it; raises nothing.
+
+        If it cannot be taken, nova sends the build to another node.
+
+        :param build: uuid of the instance.
+        :returns: whether the node or instances of the host may be taken now.
+        """
+        try:
+            return self._adopt(settings, build, node)
+        except Exception as exc:  # noqa: BLE001
+            LOG.warning('The node of build %(build)s could not be taken from '
+                        'a compute service that is down: %(exc)s. nova sends '
+                        'the build to another node.',
+                        {'build': build, 'exc': exc})
+            return True
+
+    def _adopt(self, settings: Settings, build: str, node: str | None
+               ) -> bool:
+        last = self._auditor.last
+        if node is None or last is None or self._tracker.has(node):
+            return False
+        sources = self._auditor.sources
+        record = next(iter(sources.records([node])), None)
+        if record is None or record.owner == host_key(settings.host):
+            return False
+        if self._auditor.heartbeats.lives(record.host):
+            return False
+
+        def take(audit: Audit, mine: list[str]) -> None:
+            self._acquired(audit, mine)
+            for one in mine:
+                self._tracker.drop(one)
+                self._tracker.audit(one)
+
+        reasons = self._auditor.audit_hosts(
+            settings, [record.host], take, last.view.hosts,
+            only=frozenset({node}), builds=frozenset({build}))
+        LOG.info('Build %(build)s was sent to compute service %(host)s, which '
+                 'is down. Its node is now %(reason)s.', {
+                     'build': build, 'host': record.host,
+                     'reason': reasons[node].value if node in reasons
+                     else 'not available'})
+        return True

@@ -4,7 +4,7 @@ from unittest import mock
 
 from oslotest import base
 
-from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.engine.nodes import due_nodes
 
 
 class UpkeepTestCase(base.BaseTestCase):

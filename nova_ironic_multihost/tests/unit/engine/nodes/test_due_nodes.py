@@ -6,7 +6,7 @@ import threading
 import fixtures
 
 from nova_ironic_multihost.engine.audit import audit_state
-from nova_ironic_multihost.engine.tracking import due_nodes
+from nova_ironic_multihost.engine.nodes import due_nodes
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason

@@ -9,7 +9,7 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.engine.listing import lister as readers
+from nova_ironic_multihost.engine.audit import lister as readers
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.engine import listings
 

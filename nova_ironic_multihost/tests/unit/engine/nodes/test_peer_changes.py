@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.engine.moves import peer_poll
+from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.rules import peers
 
 UP = {'up': True}

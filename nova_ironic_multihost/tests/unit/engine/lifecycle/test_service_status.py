@@ -1,14 +1,168 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import datetime
+import logging
+import threading
 import typing
 from unittest import mock
 
 import fixtures
+from oslotest import base
 
-from nova_ironic_multihost.engine.tracking import disabled_trait
+from nova_ironic_multihost.engine.base import ports
+from nova_ironic_multihost.engine.lifecycle import service_status
+from nova_ironic_multihost.engine.lifecycle import service_status as departures
+from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
-from nova_ironic_multihost.tests.unit.engine.tracking import test_due_nodes
+from nova_ironic_multihost.tests.unit.engine.nodes import test_due_nodes
+
+MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
+WORDS = liveness.stop_marker_text(MOMENT)
+
+
+class DepartureTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.registration = mock.create_autospec(
+            ports.Registration, instance=True)
+        self.may_close = mock.Mock(return_value=True)
+        self.pauses = []
+        self.departure = departures.Shutdown(
+            self.registration, self.may_close, lambda: MOMENT,
+            self.pauses.append)
+        self.departure.undo()
+        self.registration.reset_mock()
+
+    def begin(self):
+        """Begin it, and let it come to its end."""
+        self.assertTrue(self.departure.begin())
+        self.assertTrue(self.departure.begun())
+        self.assertTrue(self.departure._said.wait(60))
+
+    def test_it_is_said_once(self):
+        self.assertFalse(self.departure.begun())
+        self.begin()
+        with fixtures.FakeLogger(level=logging.WARNING) as log:
+            self.departure.wait()
+        self.assertEqual('', log.output)
+        self.assertFalse(self.departure.begin())
+        self.registration.say.assert_called_once_with(WORDS)
+        self.registration.close.assert_called_once_with(WORDS)
+
+    def test_builds_are_still_sent_here_if_too_many_end(self):
+        self.may_close.side_effect = lambda: (
+            self.registration.say.assert_called_once_with(WORDS))
+        self.begin()
+        self.may_close.assert_called_once_with()
+        self.registration.close.assert_not_called()
+
+    def test_what_an_operator_has_disabled_is_left_alone(self):
+        self.registration.say.return_value = False
+        self.begin()
+        self.may_close.assert_not_called()
+        self.registration.close.assert_not_called()
+
+    def test_it_is_said_again_until_it_is_heard(self):
+        self.registration.say.side_effect = [OSError, OSError, True]
+        self.begin()
+        self.assertEqual([departures.PAUSE] * 2, self.pauses)
+        self.may_close.assert_called_once_with()
+
+    def test_it_is_not_said_for_ever(self):
+        self.registration.say.side_effect = OSError
+        self.begin()
+        self.assertEqual(departures.ATTEMPTS, self.registration.say.call_count)
+        self.may_close.assert_not_called()
+
+    def test_the_end_does_not_wait_for_who_does_not_answer(self):
+        self.useFixture(fixtures.MockPatchObject(departures, 'WAIT', 0.01))
+        answer = threading.Event()
+        self.addCleanup(answer.set)
+        self.registration.say.side_effect = lambda words: answer.wait(60)
+        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+            self.assertTrue(self.departure.begin())
+            self.departure.wait()
+        self.assertIn('nova-conductor', logs.output[0])
+        self.assertTrue(self.departure.begun())
+
+    def test_who_else_ends_is_not_known(self):
+        self.may_close.side_effect = OSError('gone')
+        with self.assertLogs(departures.__name__, 'WARNING'):
+            self.begin()
+        self.registration.close.assert_not_called()
+
+    def test_a_start_that_was_refused_says_nothing(self):
+        self.departure = departures.Shutdown(
+            self.registration, self.may_close)
+        self.departure.wait()
+        self.begin()
+        self.departure.wait()
+        self.registration.say.assert_not_called()
+
+    def test_there_is_no_thread(self):
+        self.useFixture(fixtures.MockPatch(
+            'threading.Thread.start', side_effect=RuntimeError('no thread')))
+        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+            self.begin()
+        self.assertIn('no thread', logs.output[0])
+
+    def test_the_next_start_takes_it_back(self):
+        with self.assertLogs(departures.__name__, 'INFO') as logs:
+            self.departure.undo()
+        self.assertIn('enabled again', logs.output[0])
+        self.registration.take_back.return_value = False
+        self.useFixture(fixtures.MockPatchObject(
+            departures.LOG, 'info', self.fail))
+        self.departure.undo()
+
+    def test_a_start_goes_on_if_it_cannot_be_taken_back(self):
+        self.registration.take_back.side_effect = OSError('gone')
+        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+            self.departure.undo()
+        self.assertIn('gone', logs.output[0])
+
+    def test_who_ends_takes_nothing_back(self):
+        self.begin()
+        self.departure.undo()
+        self.registration.take_back.assert_not_called()
+
+    def test_words_that_are_taken_back_late_are_said_again(self):
+        """nova answers slowly, and the service is told to end meanwhile."""
+        said = ['words of before']
+
+        def take_back():
+            self.departure.begin()
+            self.assertTrue(self.departure._said.wait(60))
+            self.assertEqual([WORDS], said)
+            said.clear()
+            return True
+
+        def say(words):
+            said[:] = [words]
+            return True
+
+        self.registration.take_back.side_effect = take_back
+        self.registration.say.side_effect = say
+        self.departure.undo()
+        self.assertEqual([WORDS], said)
+
+    def test_handler_of_a_signal_does_not_wait_for_what_it_interrupts(self):
+        """oslo.service ends the process in it: nothing below goes on."""
+        class End(BaseException):
+            """The end of the process."""
+
+        def take_back():
+            self.departure.begin()
+            self.departure.wait()
+            raise End
+
+        self.registration.take_back.side_effect = take_back
+        self.useFixture(fixtures.MockPatchObject(
+            departures.LOG, 'warning', self.fail))
+        self.assertRaises(End, self.departure.undo)
+        self.registration.say.assert_called_once_with(WORDS)
 
 
 class ProviderTraits(typing.NamedTuple):
@@ -57,7 +211,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         self.placement = Placement()
         self.wrote = []
         self.ending = False
-        self.status = disabled_trait.DisabledTrait(
+        self.status = service_status.DisabledTrait(
             self.auditor, self.schedule, self.placement,
             lambda: self.auditor.last.view,
             lambda *what: self.wrote.append(what), lambda: self.ending)
@@ -112,7 +266,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_enabled_while_nodes_are_marked(self):
         self.useFixture(
-            fixtures.MockPatchObject(disabled_trait, 'TOGETHER', 2))
+            fixtures.MockPatchObject(service_status, 'TOGETHER', 2))
 
         def enable():
             self.cloud.set('a')
@@ -135,7 +289,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_free_nodes_come_first(self):
         self.useFixture(
-            fixtures.MockPatchObject(disabled_trait, 'TOGETHER', 2))
+            fixtures.MockPatchObject(service_status, 'TOGETHER', 2))
         used = self.mine[0]
         self.cloud.ironic[used] = 'i1'
         self.cloud.placed['i1'] = InstanceState('a', node=used)
@@ -213,7 +367,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         for view, audit in ((None, self.auditor.last),
                             (self.auditor.last.view, None)):
             auditor = mock.Mock(last=audit)
-            disabled_trait.DisabledTrait(
+            service_status.DisabledTrait(
                 auditor,
                 self.schedule,
                 self.placement,

@@ -24,7 +24,7 @@ from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import undo
-from nova_ironic_multihost.conf import validation
+from nova_ironic_multihost import conf
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import operator_news
@@ -203,7 +203,7 @@ class DriverService:
         :raises ConfigurationContradiction: says what to change.
         :raises MismatchError: nova is another; nothing is replaced.
         """
-        _refuse(validation.find(CONF, host, self.lease_renewer.dead_after))
+        _refuse(conf.contradictions(CONF, host, self.lease_renewer.dead_after))
         unwatched = (CONF.ironic_multihost.instance_takeover == takeover.DOWN
                      and self.watchdog is None)
         _refuse(self.status_server.open(unwatched))

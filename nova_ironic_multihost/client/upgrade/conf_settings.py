@@ -21,7 +21,6 @@ import warnings
 from oslo_config import cfg
 
 from nova_ironic_multihost import conf as options
-from nova_ironic_multihost.conf import validation
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
@@ -236,7 +235,7 @@ def _values(conf: cfg.ConfigOpts, origin: str,
             sorted({host_key(peer) for peer in mine.peer_list}))))
     return ConfSettings(
         origin, host, conf.compute_driver, mine, tuple(shared),
-        tuple(validation.find(conf, host)),
+        tuple(options.contradictions(conf, host)),
         _value(conf, 'ironic_multihost', 'move_across_zones') == 'True',
         conf.service_down_time, conf.graceful_shutdown_timeout,
         conf.manager_shutdown_timeout
@@ -266,7 +265,7 @@ def _waiting(retries: int | None, delay: float | None) -> float:
 
 def _value(conf: cfg.ConfigOpts, group: str | None,
            option: str) -> str | None:
-    """Return a value as text; None if invalid, which validation reports."""
+    """Return a value as text; None if invalid, which conf reports."""
     try:
         return str((conf[group] if group else conf)[option])
     except ValueError:

@@ -40,7 +40,7 @@ BREACHES = (
     ),
     (
         'layers',
-        'conf/__init__.py',
+        'conf.py',
         f'from {PACKAGE}.engine import audit',
         f'{PACKAGE}.engine',
     ),

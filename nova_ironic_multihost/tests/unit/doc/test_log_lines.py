@@ -20,14 +20,14 @@ LEVELS = {'warning': 'WARNING', 'error': 'ERROR', 'exception': 'ERROR',
 
 #: Logs sentences that are made elsewhere: where, and by what expression.
 INDIRECT = {
-    # Of conf/validation.py.
+    # Of conf.py.
     ('service.py', 'LOG.error(sentence)'),
     # A Notice of its own module.
     ('engine/audit/operator_news.py',
      'LOG.log(notice.level, notice.sentence)'),
 }
 
-CONTRADICTIONS = 'conf/validation.py'
+CONTRADICTIONS = 'conf.py'
 
 #: A term of the page, and its level if that is not WARNING.
 ENTRY = re.compile(r'^``(?P<text>[^`]+)``(?: : (?P<level>[A-Z]+))?\n {3}',
@@ -56,7 +56,7 @@ def text_of(node):
         return ''.join(
             part.value if isinstance(part, ast.Constant)
             else conf.GROUP.name
-            if ast.unparse(part.value) == 'options.GROUP.name' else DOTS
+            if ast.unparse(part.value) == 'GROUP.name' else DOTS
             for part in node.values)
     return None
 

@@ -1,13 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from nova.conf import ironic
 from oslo_config import cfg
+from oslo_config import generator
 from oslotest import base
 
 from nova_ironic_multihost import conf as options
-from nova_ironic_multihost.conf import validation
+from nova_ironic_multihost.rules import peers
 
 
-class FindTestCase(base.BaseTestCase):
+class OptionsTestCase(base.BaseTestCase):
+
+    def test_registering_twice_is_allowed(self):
+        conf = cfg.ConfigOpts()
+        options.register_opts(conf)
+        options.register_opts(conf)
+        conf([])
+        self.assertEqual(1024, conf.ironic_multihost.ring_partitions)
+
+    def test_each_option_has_help_and_numbers_have_a_range(self):
+        for option in options.OPTS:
+            self.assertTrue(option.help.strip(), option.name)
+            if isinstance(option, cfg.IntOpt):
+                self.assertIsNotNone(option.type.min, option.name)
+                self.assertIsNotNone(option.type.max, option.name)
+
+    def test_a_sample_file_can_be_generated(self):
+        path = self.create_tempfiles([('sample', '')], ext='.conf')[0]
+        generator.main(['--namespace', 'nova_ironic_multihost',
+                        '--output-file', path])
+        with open(path) as sample:
+            text = sample.read()
+        self.assertIn('[ironic_multihost]', text)
+        self.assertIn('#ring_partitions = 1024', text)
+
+
+class PartitionTestCase(base.BaseTestCase):
+
+    def read(self, text):
+        conf = cfg.ConfigOpts()
+        conf.register_opts(ironic.ironic_options, group='ironic')
+        [path] = self.create_tempfiles([('nova', f'[ironic]\n{text}')])
+        conf(['--config-file', path], default_config_dirs=[])
+        return options.partition(conf)
+
+    def test_all_nodes(self):
+        self.assertEqual(peers.Partition(), self.read(''))
+
+    def test_a_part_of_them(self):
+        # Ironic has conductor groups in lower case, and shards as they are.
+        self.assertEqual(
+            peers.Partition('g', 'S', ('a', 'B')),
+            self.read('conductor_group = G\nshard = S\npeer_list = a,B\n'))
+
+    def test_the_default_group_is_a_group(self):
+        self.assertEqual('', self.read('conductor_group =\n').conductor_group)
+
+    def test_the_name_that_the_option_had(self):
+        self.assertEqual('g', self.read('partition_key = g\n')
+                         .conductor_group)
+
+
+class ContradictionsTestCase(base.BaseTestCase):
 
     def find(self, host='compute-1', dead_after=None, **values):
         """Return the sentences for settings given as group__option."""
@@ -26,7 +80,7 @@ class FindTestCase(base.BaseTestCase):
             conf.set_override(option, value, group=group or None)
             # The group is one object for all.
             self.addCleanup(conf.clear_override, option, group=group or None)
-        return validation.find(conf, host, dead_after)
+        return options.contradictions(conf, host, dead_after)
 
     def test_nothing_set_makes_sense(self):
         self.assertEqual([], self.find())
@@ -101,6 +155,6 @@ class FindTestCase(base.BaseTestCase):
                             cfg.StrOpt('shard')], group='ironic')
         options.register_opts(conf)
         conf(['--config-file', conf_file])
-        sentence, = validation.find(conf, 'compute-1')
+        sentence, = options.contradictions(conf, 'compute-1')
         self.assertIn('[ironic_multihost]ring_partitions', sentence)
         self.assertIn('greater than or equal to 1', sentence)

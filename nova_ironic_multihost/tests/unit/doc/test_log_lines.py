@@ -30,7 +30,7 @@ INDIRECT = {
 CONTRADICTIONS = 'conf.py'
 
 #: A term of the page, and its level if that is not WARNING.
-ENTRY = re.compile(r'^``(?P<text>[^`]+)``(?: : (?P<level>[A-Z]+))?\n {3}',
+ENTRY = re.compile(r'^(?:\* )?``(?P<text>[^`]+)``(?: : (?P<level>[A-Z]+))?',
                    re.MULTILINE)
 
 #: What differs from one time to the next, in % and in {}.

@@ -7,60 +7,33 @@ for allocations (optional), and where the lists of nova and Ironic differ.
 
 It usually needs two connections: nova and placement answer an admin of a
 project, but Ironic shows all nodes to system scope only.
-
-openstacksdk is imported when it is used: its import takes more than a second,
-and ``--help`` needs none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Set
 import concurrent.futures
-import contextlib
 import dataclasses
 import datetime
-from email import utils
-import time
 import typing
 import uuid
 
-if typing.TYPE_CHECKING:
-    import openstack
-
+from nova_ironic_multihost.client import api
+from nova_ironic_multihost.client.api import Json
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.cloud_state import CloudError
+from nova_ironic_multihost.client.cloud_state import Unanswered
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 
-_Json: typing.TypeAlias = dict[str, typing.Any]
 _One = typing.TypeVar('_One')
 _Answer = typing.TypeVar('_Answer')
 
-#: (to nova and placement, to Ironic).
-Connections: typing.TypeAlias = (
-    'tuple[openstack.connection.Connection, openstack.connection.Connection]')
-
-#: Entries of a page; the default maximum of nova and Ironic.
-PAGE = 1000
-
-#: Timeout of a request in seconds, unless clouds.yaml sets another.
-PATIENCE = 300.0
-
-#: Clock differences up to so many seconds are ignored: the answer needed
-#: time, and its Date header has whole seconds.
-SAME_CLOCK = 5.0
-
 _THREADS = 8
-# How often a list is read when its marker, the last entry, gets deleted.
-_ATTEMPTS = 3
-
-#: HTTP statuses of a busy Keystone. keystoneauth has no exceptions for them
-#: before the constraints of nova 34.
-_BUSY = frozenset({408, 429})
 
 # The first that lists services of a cell that is down, with status UNKNOWN.
 # nova leaves the servers of such a cell out of every paged list.
@@ -88,116 +61,14 @@ _BAREMETAL, _SHARDS = '1.46', '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
                 'maintenance,conductor_group,provision_updated_at')
 
-_AS_ADMIN = ('Ask with an account that has the role admin in a project: '
-             '--os-cloud NAME, or OS_CLOUD.')
-_AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
-              'clouds.yaml): --os-baremetal-cloud NAME.')
-
-
-# Defined there, so that checks of a CloudState do not import this module.
-SurveyError = cloud_state.CloudError
-Unanswered = cloud_state.Unanswered
-
-
-class _TooOld(SurveyError):
-    """A service does not know the microversion of a request."""
-
-
-class _EntryGone(Exception):
-    """The marker of the next page has been deleted."""
-
 
 def connect(cloud: str | None = None,
             baremetal_cloud: str | None = None) -> CloudClient:
-    """Return a client with the credentials of :func:`connections`.
+    """Return a client with the credentials of :func:`.api.connections`.
 
-    :raises SurveyError: without usable credentials
+    :raises CloudError: without usable credentials
     """
-    return CloudClient(*connections(cloud, baremetal_cloud))
-
-
-def connections(cloud: str | None = None,
-                baremetal_cloud: str | None = None) -> Connections:
-    """Return the connections with the credentials of clouds.yaml or OS_*.
-
-    :param cloud: entry of clouds.yaml for nova and placement; None for
-        OS_CLOUD or the other OS_* variables
-    :param baremetal_cloud: entry for Ironic; None for the same as cloud
-    :raises SurveyError: without usable credentials
-    """
-    return connections_beside(
-        _connection(cloud, '--os-cloud NAME, or OS_CLOUD'), baremetal_cloud)
-
-
-def connections_beside(project: openstack.connection.Connection,
-                       baremetal_cloud: str | None = None) -> Connections:
-    """Return an existing connection and the one to Ironic.
-
-    See :func:`connections`.
-    """
-    if baremetal_cloud is None:
-        return project, _without_version(project)
-    return project, _without_version(_connection(
-        baremetal_cloud, '--os-baremetal-cloud NAME'))
-
-
-def _without_version(connection: openstack.connection.Connection
-                     ) -> openstack.connection.Connection:
-    """Return a connection without default microversion of Ironic.
-
-    python-ironicclient sets the latest one that it knows as the default in
-    python-openstackclient, and openstacksdk then refuses an older Ironic.
-    Our requests name their own microversions.
-    """
-    import openstack
-    from openstack.config import cloud_region
-    settings = connection.config.config
-    if '.' not in str(settings.get('baremetal_api_version', '')):
-        return connection
-    config = cloud_region.CloudRegion(
-        connection.config.name, connection.config.region_name,
-        settings | {'baremetal_api_version': '1'},
-        session=connection.session)
-    return openstack.connection.Connection(config=config)
-
-
-def _connection(cloud: str | None,
-                how: str) -> openstack.connection.Connection:
-    from keystoneauth1 import exceptions as identity_exceptions
-    import openstack
-    from openstack import exceptions as sdk_exceptions
-    try:
-        connection = openstack.connect(
-            cloud=cloud, app_name='nova-ironic-multihost')
-        session = connection.session
-    except (identity_exceptions.ClientException,
-            sdk_exceptions.SDKException) as error:
-        raise SurveyError(
-            f'There are no usable credentials: {_text(error)}. Name an entry '
-            f'of clouds.yaml ({how}), or set the OS_* variables.') from error
-    if session.timeout is None:
-        session.timeout = PATIENCE
-    return connection
-
-
-def _text(error: BaseException) -> str:
-    return ' '.join(str(error).split()).rstrip('.')
-
-
-def _root_cause(error: BaseException) -> str:
-    """Return why there was no answer: "Connection refused", "HTTP 503".
-
-    The libraries wrap it into several errors, each with a longer text. An
-    earlier error of ours is no cause: an answer to it may have failed now.
-    """
-    from keystoneauth1 import exceptions
-    deepest, text = error, _text(error)
-    while ((inner := deepest.__cause__ or deepest.__context__)
-           and not isinstance(inner, SurveyError)):
-        deepest = inner
-        if isinstance(inner, OSError | exceptions.ClientException):
-            text = getattr(inner, 'strerror', None) or _text(inner)
-    return text
+    return CloudClient(*api.connections(cloud, baremetal_cloud))
 
 
 class CloudClient:
@@ -207,11 +78,12 @@ class CloudClient:
     :param system: connection to Ironic, may be the same
     """
 
-    def __init__(self, project: openstack.connection.Connection,
-                 system: openstack.connection.Connection) -> None:
-        self._nova = _Api('nova', project, 'compute', _AS_ADMIN)
-        self._placement = _Api('placement', project, 'placement', _AS_ADMIN)
-        self._ironic = _Api('Ironic', system, 'baremetal', _AS_SYSTEM)
+    def __init__(self, project: api.Connection,
+                 system: api.Connection) -> None:
+        self._nova = api.Api('nova', project, 'compute', api.AS_ADMIN)
+        self._placement = api.Api(
+            'placement', project, 'placement', api.AS_ADMIN)
+        self._ironic = api.Api('Ironic', system, 'baremetal', api.AS_SYSTEM)
         # Microversion and fields for nodes.
         self._node_form = _SHARDS, f'{_NODE_FIELDS},shard'
 
@@ -224,15 +96,15 @@ class CloudClient:
 
         :param allocations: read allocations, too: a request a provider
         :param zones: read the availability zones of hosts, too
-        :raises SurveyError: a service does not answer, or with unknown content
+        :raises CloudError: a service does not answer, or with unknown content
         """
         try:
             return self._read(allocations, zones)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise SurveyError(
+            raise CloudError(
                 'The cloud answers what its APIs do not have '
-                f'({type(error).__name__}: {_text(error)}). Look at the '
-                'endpoints in the catalog, and at proxies.') from error
+                f'({type(error).__name__}: {api.message(error)}). Look at '
+                'the endpoints in the catalog, and at proxies.') from error
 
     def _read(self, allocations: bool, zones: bool) -> cloud_state.CloudState:
         nodes = self._nodes()
@@ -245,9 +117,9 @@ class CloudClient:
         at = self._nova.moment()
         records, others = self._records()
         if records and not nodes:
-            raise SurveyError(
+            raise CloudError(
                 f'Ironic shows this account no node, yet nova has records '
-                f'of {len(records)}. {_AS_SYSTEM}')
+                f'of {len(records)}. {api.AS_SYSTEM}')
         servers = self._servers(others)
         # A cell that went down meanwhile has no servers in the list.
         expect_cells(self._service_list())
@@ -270,7 +142,7 @@ class CloudClient:
     def zones(self) -> dict[HostKey, str]:
         """Return host -> availability zone, of hosts with an explicit zone.
 
-        :raises SurveyError: when nova does not answer
+        :raises CloudError: when nova does not answer
         """
         found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
         return peers.host_zones(
@@ -281,7 +153,7 @@ class CloudClient:
     def marked(self, trait: str) -> frozenset[str]:
         """Return the uuids of the resource providers with a trait.
 
-        :raises SurveyError: when placement does not answer
+        :raises CloudError: when placement does not answer
         """
         return frozenset(
             provider['uuid'] for provider in self._placement.get(
@@ -294,7 +166,7 @@ class CloudClient:
 
         :param conductor_group: None for any; '' is the default group
         :param shard: None for any
-        :raises SurveyError: when Ironic does not answer
+        :raises CloudError: when Ironic does not answer
         """
         # A parameter that is None is not sent.
         return frozenset(node['uuid'] for node in self._ironic.pages(
@@ -309,7 +181,7 @@ class CloudClient:
         database of a cell is down.
 
         :param host: the host to act on, in any spelling
-        :raises SurveyError: when nova does not answer, or does not reach the
+        :raises CloudError: when nova does not answer, or does not reach the
             cell of ``host``
         """
         found = self._service_list()
@@ -329,7 +201,7 @@ class CloudClient:
 
         :param host: as nova spells it
         :returns: None without a server
-        :raises SurveyError: when nova does not answer
+        :raises CloudError: when nova does not answer
         """
         [node] = [server.get(_NODE) for server in self._nova.get(
             '/servers/detail', _COMPUTE, all_tenants=1, host=host,
@@ -339,7 +211,7 @@ class CloudClient:
     def servers_of(self, host: str) -> tuple[cloud_state.CloudServer, ...]:
         """Return the servers of a host that are not deleted; asks nova only.
 
-        :raises SurveyError: when nova does not answer
+        :raises CloudError: when nova does not answer
         """
         return tuple(_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1,
@@ -350,7 +222,7 @@ class CloudClient:
 
         Evacuations count as migrations.
 
-        :raises SurveyError: when nova does not answer
+        :raises CloudError: when nova does not answer
         """
         return frozenset(self.migrations(host=host).values())
 
@@ -358,7 +230,7 @@ class CloudClient:
         """Return {uuid: server} of the migrations that are not over.
 
         :param filters: of nova's list: ``host``, ``instance_uuid``
-        :raises SurveyError: when nova does not answer
+        :raises CloudError: when nova does not answer
         """
         return {
             migration['uuid']: migration['instance_uuid']
@@ -385,9 +257,9 @@ class CloudClient:
         found = self._nova.get(f'/servers/{uuid}', _COMPUTE, may_be_gone=True)
         return _instance(found['server']) if found else None
 
-    def provider(self, uuid: str) -> _Json | None:
+    def provider(self, uuid: str) -> Json | None:
         """Return a resource provider, None if there is none."""
-        found: _Json | None = self._placement.get(
+        found: Json | None = self._placement.get(
             f'/resource_providers/{uuid}', _PLACEMENT, may_be_gone=True)
         return found
 
@@ -398,49 +270,49 @@ class CloudClient:
             may_be_gone=True)
         return sorted((answer or {}).get('allocations', ()))
 
-    def allocations(self, consumer: str) -> _Json:
+    def allocations(self, consumer: str) -> Json:
         """Return the allocations of a consumer, and its generation."""
-        found: _Json = self._placement.get(
+        found: Json = self._placement.get(
             f'/allocations/{consumer}', _CONSUMERS)
         return found
 
-    def inventories(self, provider: str) -> _Json:
+    def inventories(self, provider: str) -> Json:
         """Return the inventories of a resource provider, its generation."""
-        found: _Json = self._placement.get(
+        found: Json = self._placement.get(
             f'/resource_providers/{provider}/inventories', _CONSUMERS)
         return found
 
     def delete_provider(self, uuid: str) -> None:
         """Delete a resource provider.
 
-        :raises SurveyError: without success: it has an allocation or a child
+        :raises CloudError: without success: it has an allocation or a child
         """
         self._placement.send(f'/resource_providers/{uuid}', _PLACEMENT)
 
-    def set_inventories(self, provider: str, body: _Json) -> None:
+    def set_inventories(self, provider: str, body: Json) -> None:
         """Write the inventories of a resource provider.
 
         :param body: as :meth:`inventories` returns it
-        :raises SurveyError: without success: the provider has changed
+        :raises CloudError: without success: the provider has changed
         """
         self._placement.send(
             f'/resource_providers/{provider}/inventories', _CONSUMERS, body)
 
-    def set_allocations(self, consumer: str, body: _Json) -> None:
+    def set_allocations(self, consumer: str, body: Json) -> None:
         """Write the allocations of a consumer; without any it is deleted.
 
         :param body: as :meth:`allocations` returns it
-        :raises SurveyError: without success: it has changed, or no room is
+        :raises CloudError: without success: it has changed, or no room is
             left
         """
         self._placement.send(f'/allocations/{consumer}', _CONSUMERS, body)
 
-    def change(self, service: cloud_state.Service, body: _Json) -> None:
+    def change(self, service: cloud_state.Service, body: Json) -> None:
         """Change a compute service in nova, with one request.
 
         :param body: of nova's PUT /os-services/ID: ``status``,
             ``disabled_reason``, ``forced_down``
-        :raises SurveyError: without success; nova may still have made the
+        :raises CloudError: without success; nova may still have made the
             change if only its answer was lost
         """
         try:
@@ -450,11 +322,11 @@ class CloudClient:
             # cell that is down.
             try:
                 self._change_by_host(service, body)
-            except SurveyError as another:
+            except CloudError as another:
                 raise error from another
 
     def _change_by_host(self, service: cloud_state.Service,
-                        body: _Json) -> None:
+                        body: Json) -> None:
         """Change it with requests that nova sends to the host's cell only."""
         host = {'host': service.host, 'binary': 'nova-compute'}
         if 'forced_down' in body:
@@ -472,7 +344,7 @@ class CloudClient:
     def _nodes(self) -> tuple[cloud_state.Node, ...]:
         try:
             return self._listed()
-        except _TooOld:
+        except api.TooOld:
             self._node_form = _BAREMETAL, _NODE_FIELDS
             return self._listed()
 
@@ -565,7 +437,7 @@ class CloudClient:
 
         None if nova never had it, or has archived or purged it.
 
-        :raises SurveyError: when nova does not answer
+        :raises CloudError: when nova does not answer
         """
         found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
                                uuid=uuid)['servers']
@@ -593,7 +465,7 @@ def _side_by_side(function: Callable[[_One], _Answer],
         return list(pool.map(function, values))
 
 
-def _node(node: _Json) -> cloud_state.Node:
+def _node(node: Json) -> cloud_state.Node:
     return cloud_state.Node(
         node['uuid'], node['name'] or '', node['instance_uuid'],
         node['provision_state'] or '', node['power_state'],
@@ -618,7 +490,7 @@ def expect_cells(services: Iterable[cloud_state.Service]) -> None:
             'cannot be judged.')
 
 
-def _service(service: _Json) -> cloud_state.Service:
+def _service(service: Json) -> cloud_state.Service:
     if service['status'] == 'UNKNOWN':
         return cloud_state.Service(service['host'], up=False, reached=False)
     return cloud_state.Service(
@@ -632,13 +504,13 @@ def _service(service: _Json) -> cloud_state.Service:
         stop_marker=liveness.find_stop_marker(service.get('disabled_reason')))
 
 
-def _instance(server: _Json) -> cloud_state.CloudServer:
+def _instance(server: Json) -> cloud_state.CloudServer:
     # Without the host every compute service would seem to have no server.
     if _HOST not in server:
-        raise SurveyError(
+        raise CloudError(
             f'nova does not say where server {server["id"]} is: it does not '
             'reach the database of its cell, or forbids this account to '
-            f'know. Mend the former. {_AS_ADMIN}')
+            f'know. Mend the former. {api.AS_ADMIN}')
     return cloud_state.CloudServer(
         server['id'], server.get('name', ''),
         server[_HOST],
@@ -655,216 +527,3 @@ def _epoch(text: str | None) -> float | None:
     # All APIs give UTC, some without a time zone.
     moment = datetime.datetime.fromisoformat(text)
     return moment.replace(tzinfo=datetime.UTC).timestamp()
-
-
-def _ahead(date: str) -> float:
-    """Return by how many seconds a Date header is ahead of our clock."""
-    try:
-        ahead = utils.parsedate_to_datetime(date).timestamp() - time.time()
-    except ValueError:
-        return 0.0
-    return ahead if abs(ahead) > SAME_CLOCK else 0.0
-
-
-def _fault_message(answer: typing.Any) -> str:
-    """Return the error message of an answer, or ''."""
-    try:
-        [fault] = answer.json().values()
-        # Placement has a list of errors.
-        text = (fault[0]['detail'] if isinstance(fault, list)
-                else fault['message'])
-        return ' '.join(text.split()).rstrip('.')
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return ''
-
-
-class _Api:
-    """Client of one API: decodes answers, raises errors with the remedy.
-
-    :param name: of the service, for messages
-    :param service: the attribute of the connection with its adapter
-    :param remedy: what to do when the service answers 403
-    """
-
-    def __init__(self, name: str,
-                 connection: openstack.connection.Connection,
-                 service: str, remedy: str) -> None:
-        self._name = name
-        self._connection = connection
-        self._service = service
-        self._remedy = remedy
-        # Seconds by which the clock of the service is ahead of ours.
-        self._ahead = 0.0
-
-    def moment(self) -> float:
-        """Return the time by the clock of the service, as its answers give it.
-
-        Its timestamps are compared with this, as our clock may be wrong by
-        hours.
-        """
-        return time.time() + self._ahead
-
-    def pages(self, path: str, key: str, identity: str, microversion: str,
-              **parameters: typing.Any) -> list[_Json]:
-        """Return all entries of a list, read page by page.
-
-        An empty page ends the list. A short page does not, because nova drops
-        hypervisors after it has filled a page.
-
-        :param key: of the entries in the answer
-        :param identity: the field of an entry that serves as marker
-        """
-        for _ in range(_ATTEMPTS):
-            with contextlib.suppress(_EntryGone):
-                return self._all_pages(
-                    path, key, identity, microversion, parameters)
-        raise Unanswered(
-            f'{self._name} changes faster than {path} can be read. Ask '
-            'again, or wait until things are settled with --wait SECONDS.')
-
-    def _all_pages(self, path: str, key: str, identity: str,
-                   microversion: str,
-                   parameters: _Json) -> list[_Json]:
-        entries: list[_Json] = []
-        parameters = parameters | {'limit': PAGE}
-        while page := self.get(path, microversion, **parameters)[key]:
-            entries += page
-            parameters['marker'] = page[-1][identity]
-        return entries
-
-    def get(self, path: str, microversion: str, may_be_gone: bool = False,
-            **parameters: typing.Any) -> typing.Any:
-        """Send a GET request and return the decoded answer.
-
-        :param may_be_gone: return None for HTTP 404
-        :raises SurveyError: without success
-        """
-        answer = self._ask('get', path, microversion, params=parameters)
-        status = answer.status_code
-        if status == 404 and may_be_gone:
-            return None
-        if status in (400, 404) and 'marker' in parameters:
-            raise _EntryGone
-        self._expect_success(answer, path, microversion)
-        try:
-            return answer.json()
-        except ValueError:
-            raise SurveyError(
-                f'{self._name} answered {path} with something that is not '
-                'JSON. Look at the endpoint in the catalog.') from None
-
-    def send(self, path: str, microversion: str,
-             body: _Json | None = None) -> None:
-        """Send a PUT request; without body a DELETE request.
-
-        :raises SurveyError: without success
-        """
-        self._expect_success(
-            self._ask('delete' if body is None else 'put', path,
-                      microversion, json=body), path, microversion)
-
-    def _ask(self, method: str, path: str, microversion: str,
-             **parameters: typing.Any) -> typing.Any:
-        session = self._connection.session
-        # First, so that an error of Keystone is not taken for the service's.
-        with self._translated_errors(
-                'Keystone', lambda: getattr(session.auth, 'auth_url', '')):
-            session.get_auth_headers()
-        with self._translated_errors(self._name, self._endpoint):
-            answer = getattr(self._adapter(), method)(
-                path, microversion=microversion, raise_exc=False,
-                **parameters)
-        self._ahead = _ahead(answer.headers.get('Date', ''))
-        return answer
-
-    def _adapter(self) -> typing.Any:
-        """Return the adapter; openstacksdk asks for the versions before.
-
-        It says that there are none if the service does not answer: then a
-        request shows the cause.
-        """
-        from openstack import exceptions
-        try:
-            return getattr(self._connection, self._service)
-        except exceptions.NotSupported as error:
-            url = self._endpoint()
-            status = self._connection.session.get(
-                url, authenticated=False, raise_exc=False).status_code
-            if status >= 500 or status in _BUSY:
-                raise Unanswered(f'{self._name} answered {url} with HTTP '
-                                 f'{status}. Look into its log.') from error
-            raise SurveyError(
-                f'{self._name} has no known version of its API at {url}. '
-                'Look at the endpoint in the catalog.') from error
-
-    def _endpoint(self) -> str:
-        """Return the URL of the service by clouds.yaml or the catalog."""
-        config = self._connection.config
-        return str(config.get_endpoint(self._service)
-                   or config.get_endpoint_from_catalog(self._service))
-
-    def _expect_success(self, answer: typing.Any, path: str,
-                        microversion: str) -> None:
-        status = answer.status_code
-        if status in (200, 204):
-            return
-        if status == 401:
-            raise SurveyError(
-                f'{self._name} does not accept the token of this account. '
-                'Look at the service user of its keystone_authtoken.')
-        if status == 403:
-            raise SurveyError(
-                f'{self._name} forbids this account {path}. {self._remedy}')
-        if status == 406:
-            raise _TooOld(
-                f'{self._name} is too old: it does not know microversion '
-                f'{microversion} of its API, which {path} is asked with. '
-                'Upgrade it, or look at the endpoint in the catalog.')
-        answered = f'{self._name} answered {path} with HTTP {status}'
-        if status >= 500 or status == 429:
-            raise Unanswered(f'{answered}. Look into its log.')
-        message = _fault_message(answer)
-        raise SurveyError(
-            f'{answered}: {message}.' if message
-            else f'{answered}. Look into its log.')
-
-    @contextlib.contextmanager
-    def _translated_errors(self, name: str,
-                           url: Callable[[], str]) -> Iterator[None]:
-        """Turn errors of the client libraries into SurveyError.
-
-        :param name: of the service that is asked
-        :param url: returns where it is asked
-        """
-        from keystoneauth1 import exceptions as identity_exceptions
-        from openstack import exceptions as sdk_exceptions
-        try:
-            yield
-        except identity_exceptions.Unauthorized as error:
-            raise SurveyError(
-                f'Keystone refuses the credentials: {_text(error)}. Look at '
-                'user, password and scope.') from error
-        except (identity_exceptions.ConnectionError,
-                identity_exceptions.DiscoveryFailure,
-                identity_exceptions.HttpServerError,
-                sdk_exceptions.ServiceDiscoveryException) as error:
-            raise _unanswered(name, url(), error) from error
-        except (identity_exceptions.CatalogException,
-                sdk_exceptions.EndpointNotFound,
-                sdk_exceptions.ServiceDisabledException) as error:
-            raise SurveyError(
-                f'The catalog has no {self._service} service of this '
-                f'region: {_text(error)}. Look at region_name, interface '
-                'and the project or scope.') from error
-        except (identity_exceptions.ClientException,
-                sdk_exceptions.SDKException) as error:
-            if getattr(error, 'http_status', None) in _BUSY:
-                raise _unanswered(name, url(), error) from error
-            raise SurveyError(
-                f'{name} cannot be asked: {_text(error)}.') from error
-
-
-def _unanswered(name: str, url: str, error: Exception) -> Unanswered:
-    return Unanswered(
-        f'{name} does not answer at {url}: {_root_cause(error)}. Start it, or '
-        'look at the URL and at proxies (no_proxy).')

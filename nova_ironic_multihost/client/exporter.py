@@ -78,7 +78,7 @@ class Exporter:
 
     Any thread may call :meth:`collect` during :meth:`refresh`.
 
-    :param ask: returns (CloudState, findings), or raises SurveyError
+    :param ask: returns (CloudState, findings), or raises CloudError
     :param kept: metrics of the last successful survey
     """
 
@@ -101,7 +101,7 @@ class Exporter:
         began = time.monotonic()
         try:
             self._kept = _metrics(of_cloud(*self._ask()))
-        except cloud_client.SurveyError as error:
+        except cloud_state.CloudError as error:
             problem = str(error)
         self._metrics = self._kept + _metrics(
             of_survey(not problem, time.monotonic() - began))
@@ -119,7 +119,7 @@ def main(argv=None):
     logging.getLogger('keystoneauth').setLevel(logging.ERROR)
     try:
         cloud = cloud_client.connect(args.os_cloud, args.os_baremetal_cloud)
-    except cloud_client.SurveyError as error:
+    except cloud_state.CloudError as error:
         return _failed(error)
 
     def ask():

@@ -401,7 +401,7 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
     :param renew: ``why`` replaces the reason of an earlier fence
     :returns: (the service before the change, whether it was changed)
     :raises TooEarly: nova reports it as up, or no other one as up
-    :raises SurveyError: nova has not done it, or that is not known
+    :raises CloudError: nova has not done it, or that is not known
     """
     reads: list[cloud_state.Service] = []
 
@@ -422,7 +422,7 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
         return service, bool(body)
 
     return services.patiently(
-        attempt, patience, (cloud_client.Unanswered, NotYet), tell)
+        attempt, patience, (cloud_state.Unanswered, NotYet), tell)
 
 
 def returned(looks: Iterable[tuple[cloud_state.Service, ...]],

@@ -29,7 +29,7 @@ def named(services: tuple[cloud_state.Service, ...],
           host: str) -> cloud_state.Service:
     """Return the compute service of a host, in any spelling.
 
-    :raises SurveyError: when there is none; the message lists the others
+    :raises CloudError: when there is none; the message lists the others
     """
     found = [s for s in services if s.key == host_key(host)]
     if found:
@@ -37,7 +37,7 @@ def named(services: tuple[cloud_state.Service, ...],
         return max(found, key=lambda s: (s.at_work, s.host == host))
     known = sorted(s.host for s in services)
     more = len(known) - _SHOWN
-    raise cloud_client.SurveyError(
+    raise cloud_state.CloudError(
         f'nova has no compute service on {host}. Name one of those that it '
         f'has: {", ".join(known[:_SHOWN]) or "none"}'
         f'{f" and {more} more" if more > 0 else ""}.')
@@ -64,7 +64,7 @@ def with_heartbeats(cloud: cloud_client.CloudClient,
                          and _beats(doubtful[one.id], one))
             if len(alive) == len(doubtful):
                 break
-    except cloud_client.SurveyError:
+    except cloud_state.CloudError:
         pass
     return dataclasses.replace(seen, services=tuple(
         dataclasses.replace(one, alive=one.id in alive)
@@ -85,10 +85,10 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
     An unknown one counts as bare metal, as the operator has named it.
 
     :param services: as for :func:`has_virtual_machines`
-    :raises SurveyError: if it has virtual machines
+    :raises CloudError: if it has virtual machines
     """
     if has_virtual_machines(cloud, services, service):
-        raise cloud_client.SurveyError(
+        raise cloud_state.CloudError(
             f'{service.host} has virtual machines: the commands here are for '
             'compute services of bare metal. Evacuate or migrate its servers '
             'instead.')
@@ -108,7 +108,7 @@ def has_virtual_machines(cloud: cloud_client.CloudClient,
     try:
         return (cloud.bare_metal(service.host) is False
                 if all(one.reached for one in services) else None)
-    except cloud_client.SurveyError:
+    except cloud_state.CloudError:
         return None
 
 
@@ -118,14 +118,14 @@ def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
 
     :param body: as for :meth:`.cloud_client.CloudClient.change`; {} changes
         nothing
-    :raises SurveyError: nova has not done it, or that is not known; the
+    :raises CloudError: nova has not done it, or that is not known; the
         message has the state of the compute service
     """
     if not body:
         return
     try:
         cloud.change(service, dict(body))
-    except cloud_client.SurveyError as error:
+    except cloud_state.CloudError as error:
         # nova saves the change before it calls the compute service, and a
         # proxy may time out during that call.
         now = _read_again(cloud, service, error)
@@ -135,10 +135,10 @@ def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
 
 
 def _read_again(cloud: cloud_client.CloudClient, service: cloud_state.Service,
-                error: cloud_client.SurveyError) -> cloud_state.Service:
+                error: cloud_state.CloudError) -> cloud_state.Service:
     try:
         return named(cloud.computes(service.host), service.host)
-    except cloud_client.SurveyError as another:
+    except cloud_state.CloudError as another:
         raise type(another)(
             f'{error} Whether {service.host} is changed is not known: '
             f'{another} Then give the same command again.') from another

@@ -16,6 +16,7 @@ import masakari.conf
 from masakari.engine.drivers.taskflow import base
 from masakari import exception
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import services
 
@@ -75,7 +76,7 @@ class FenceBareMetalTask(base.MasakariTask):
             service, _ = fencing.declare(
                 cloud, host_name, why='masakari', patience=PATIENCE,
                 tell=self._tell)
-        except (fencing.TooEarly, cloud_client.SurveyError) as error:
+        except (fencing.TooEarly, cloud_state.CloudError) as error:
             self.update_details(str(error), 1.0)
             raise exception.HostRecoveryFailureException(
                 message=str(error)) from error
@@ -89,8 +90,8 @@ class FenceBareMetalTask(base.MasakariTask):
         try:
             return services.patiently(
                 lambda: cloud.bare_metal(host_name), KIND,
-                (cloud_client.Unanswered,), self._tell)
-        except cloud_client.SurveyError as error:
+                (cloud_state.Unanswered,), self._tell)
+        except cloud_state.CloudError as error:
             LOG.warning('Whether %s is a host of bare metal is not known: %s '
                         'It is left to masakari. If it is one of bare metal, '
                         'fence it: "nova-ironic-multihost fence %s".',

@@ -10,8 +10,10 @@ from cliff import columns
 from cliff import command
 from cliff import show
 
+from nova_ironic_multihost.client import api
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost import conf
@@ -56,20 +58,20 @@ class CloudCommand:
     def connections(self):
         """Return (connection to nova and placement, connection to Ironic).
 
-        :raises SurveyError: without usable credentials
+        :raises CloudError: without usable credentials
         """
         baremetal = self.app.options.os_baremetal_cloud
         manager = getattr(self.app, 'client_manager', None)
         if manager is None:
-            return cloud_client.connections(
+            return api.connections(
                 self.app.options.os_cloud, baremetal)
-        return cloud_client.connections_beside(
+        return api.connections_beside(
             manager.sdk_connection, baremetal)
 
     def survey(self):
         """Return the CloudClient for the options, always the same one.
 
-        :raises SurveyError: without usable credentials
+        :raises CloudError: without usable credentials
         """
         if self._survey is None:
             self._survey = cloud_client.CloudClient(*self.connections())
@@ -80,7 +82,7 @@ class CloudCommand:
 
         :param args: with the options of :func:`add_shared`
         :param heartbeats: also find the hosts that are fenced and alive
-        :raises SurveyError: when a service does not answer
+        :raises CloudError: when a service does not answer
         """
         cloud = self.survey()
         seen = cloud.read(zones=True)
@@ -116,7 +118,7 @@ class CloudCommand:
         """Run the command, print errors as one line; return exit status."""
         try:
             return super().run(parsed_args) or self.status
-        except (cloud_client.SurveyError, Refused) as error:
+        except (cloud_state.CloudError, Refused) as error:
             self._failed(error)
         except BrokenPipeError:
             raise
@@ -181,14 +183,14 @@ class ActingCommand(CloudCommand, command.Command):
         :param limit: seconds
         :param state: sentence with the result so far, for the error
         :param least: the least number of reads, even if the time is over
-        :raises SurveyError: when the last read fails, with ``state``
+        :raises CloudError: when the last read fails, with ``state``
         """
         errors = []
 
         def attempt():
             try:
                 return read()
-            except cloud_client.SurveyError as error:
+            except cloud_state.CloudError as error:
                 errors.append(error)
                 return None
 
@@ -199,7 +201,7 @@ class ActingCommand(CloudCommand, command.Command):
             elif len(errors) == 1:
                 self.say(f'after {after:.0f} s: {errors[0]}')
         if errors:
-            raise cloud_client.SurveyError(f'{state} {errors[-1]}')
+            raise cloud_state.CloudError(f'{state} {errors[-1]}')
 
 
 class YesNo(columns.FormattableColumn):

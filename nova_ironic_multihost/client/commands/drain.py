@@ -3,7 +3,7 @@
 """drain, undrain: move the free nodes off a compute service, and undo it."""
 
 from nova_ironic_multihost.client import arguments
-from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import draining
 from nova_ironic_multihost.client import forecast
@@ -89,7 +89,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         """
         try:
             known = cloud.computes()
-        except cloud_client.SurveyError:
+        except cloud_state.CloudError:
             return
         known = tuple(
             service if one.id == service.id else one for one in known)

@@ -3,7 +3,7 @@
 """fence, unfence, silent: have others take over from a dead host."""
 
 from nova_ironic_multihost.client import arguments
-from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import services
@@ -232,7 +232,7 @@ what to do).
     def _explain(self, cloud, host):
         try:
             servers = cloud.servers_of(host)
-        except cloud_client.SurveyError as error:
+        except cloud_state.CloudError as error:
             self.say(f'  its servers are not known: {error}')
             return
         if servers:

@@ -104,9 +104,9 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
             stop = False
             try:
                 outcome = repairer.repair(one, parsed_args.dry_run)
-            except cloud_client.SurveyError as error:
+            except cloud_state.CloudError as error:
                 # If it is Unanswered the others would wait as well.
-                stop = isinstance(error, cloud_client.Unanswered)
+                stop = isinstance(error, cloud_state.Unanswered)
                 outcome = _failed(one, f'{error} Run the same command again.')
             except Exception as error:  # noqa: BLE001
                 self.trace()
@@ -210,7 +210,7 @@ class Repairer:
         remedy = self._remedies.get(finding.kind)
         if remedy is None:
             return self._advice(finding)
-        error: cloud_client.SurveyError | None = None
+        error: cloud_state.CloudError | None = None
         sentence = ''
         for _ in range(_ATTEMPTS):
             write = remedy(finding.subject)
@@ -224,7 +224,7 @@ class Repairer:
                 return Result.WOULD, sentence
             try:
                 write.run()
-            except cloud_client.SurveyError as failed:
+            except cloud_state.CloudError as failed:
                 error = failed
             else:
                 return Result.REPAIRED, sentence
@@ -357,7 +357,7 @@ class Repairer:
                 'allocations': {node: {'resources': {name: 1}}},
                 'project_id': server.project, 'user_id': server.user,
                 'consumer_generation': None})
-        except cloud_client.SurveyError as error:
+        except cloud_state.CloudError as error:
             if inventory['reserved']:
                 self._reserve_again(node, inventory['reserved'], error)
             self._expect_server(server.uuid)
@@ -372,12 +372,12 @@ class Repairer:
                 'inventories': {name: inventory | {'reserved': reserved}}})
 
     def _reserve_again(self, node: str, reserved: int,
-                       cause: cloud_client.SurveyError) -> None:
+                       cause: cloud_state.CloudError) -> None:
         """Write ``reserved`` back, so that no build gets the node."""
         for _ in range(_ATTEMPTS):
             try:
                 self._reserve(node, reserved, self._cloud.inventories(node))
-            except cloud_client.SurveyError as failed:
+            except cloud_state.CloudError as failed:
                 error = failed
             else:
                 return
@@ -394,7 +394,7 @@ class Repairer:
             held = self._cloud.allocations(uuid)
             if held['allocations']:
                 self._cloud.set_allocations(uuid, held | {'allocations': {}})
-        except cloud_client.SurveyError as error:
+        except cloud_state.CloudError as error:
             raise _Stop(
                 Result.FAILED, f'whether server {uuid} is deleted, and has an '
                 f'allocation, is not known: {error} Run "check --allocations".'

@@ -15,6 +15,7 @@ import sys
 from oslo_config import cfg
 
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
 from nova_ironic_multihost.client.upgrade import drivers
@@ -22,7 +23,7 @@ from nova_ironic_multihost.client.upgrade import units
 from nova_ironic_multihost.rules.peers import host_key
 
 #: An input is not known; the message names the remedy.
-ERRORS = (Unknown, cloud_client.SurveyError)
+ERRORS = (Unknown, cloud_state.CloudError)
 
 #: Timeout of the probe, which imports nova, in seconds.
 DEADLINE = 300

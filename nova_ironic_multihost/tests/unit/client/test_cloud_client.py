@@ -11,6 +11,7 @@ import requests
 import requests_mock
 from requests_mock.contrib import fixture as requests_mock_fixture
 
+from nova_ironic_multihost.client import api
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
@@ -56,7 +57,7 @@ class ReadTestCase(SurveyTestCase):
             return listed(request, context)
 
         self.cloud.http.get(f'{clouds.NOVA}/servers/detail', json=answer)
-        with mock.patch.object(cloud_client.time, 'time', lambda: now[0]):
+        with mock.patch.object(api.time, 'time', lambda: now[0]):
             self.assertEqual(1000, self.cloud.survey().read().at)
 
     def test_states_of_computes(self):
@@ -108,7 +109,7 @@ class ReadTestCase(SurveyTestCase):
         self.cloud.providers = [{'uuid': n, 'name': n} for n in names]
         self.cloud.servers = [clouds.server(f's-{i}', 'east', f'n-{i}')
                               for i in range(5)]
-        with mock.patch.object(cloud_client, 'PAGE', 2):
+        with mock.patch.object(api, 'PAGE', 2):
             seen = self.cloud.survey().read()
         self.assertEqual(names, [n.uuid for n in seen.nodes])
         self.assertEqual(names, [r.node for r in seen.records])
@@ -134,7 +135,7 @@ class ReadTestCase(SurveyTestCase):
         self.cloud.hypervisors += [clouds.hypervisor('n-3', 'west')]
         self.cloud.nodes += [clouds.node('n-3')]
         self.cloud.providers += [{'uuid': 'n-3', 'name': 'n-3'}]
-        with mock.patch.object(cloud_client, 'PAGE', 3):
+        with mock.patch.object(api, 'PAGE', 3):
             seen = self.cloud.survey().read()
         self.assertEqual({'n-2': 'west', 'n-3': 'west'}, seen.owner_of)
         self.assertEqual({'east': None, 'west': True},
@@ -329,7 +330,7 @@ class NovaTestCase(SurveyTestCase):
                 state, (east.forced_down, east.disabled, east.reason))
         self.cloud.away = {'far', 'east'}
         self.assertIn('/os-services/id-east with HTTP 500', str(
-            self.assertRaises(cloud_client.Unanswered, cloud.change, east,
+            self.assertRaises(cloud_state.Unanswered, cloud.change, east,
                               {'forced_down': True})))
 
     def test_changes_that_nova_refuses(self):
@@ -347,7 +348,7 @@ class NovaTestCase(SurveyTestCase):
             self.cloud.http.put(clouds.CHANGE, json=answer,
                                 status_code=status)
             told = str(self.assertRaises(
-                cloud_client.SurveyError, cloud.change, east,
+                cloud_state.CloudError, cloud.change, east,
                 {'forced_down': True}))
             self.assertIn(words, told)
             self.assertNotIn('secret', told)
@@ -403,7 +404,7 @@ class DoubtTestCase(SurveyTestCase):
 class ErrorTestCase(SurveyTestCase):
 
     def refused(self):
-        return str(self.assertRaises(cloud_client.SurveyError,
+        return str(self.assertRaises(cloud_state.CloudError,
                                      self.cloud.survey().read))
 
     def test_account_that_sees_no_node(self):
@@ -492,7 +493,7 @@ class ErrorTestCase(SurveyTestCase):
             [('east', True), ('west', True), ('far', False)],
             [(s.host, s.reached) for s in cloud.computes('east')])
         self.assertIn('cell of far', str(self.assertRaises(
-            cloud_client.SurveyError, cloud.computes, 'Far')))
+            cloud_state.CloudError, cloud.computes, 'Far')))
 
     def test_servers_of_which_nova_does_not_say_where_they_are(self):
         del self.cloud.servers[0]['OS-EXT-SRV-ATTR:host']
@@ -515,7 +516,7 @@ class ErrorTestCase(SurveyTestCase):
 
         self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail',
                             json=answer)
-        with mock.patch.object(cloud_client, 'PAGE', 1):
+        with mock.patch.object(api, 'PAGE', 1):
             self.failures = 1
             self.assertEqual(3, len(self.cloud.survey().read().records))
             self.assertEqual(2, len(passes))
@@ -560,7 +561,7 @@ class ConnectTestCase(base.BaseTestCase):
         def read():
             return cloud_client.connect(*clouds).read()
 
-        told = str(self.assertRaises(cloud_client.SurveyError, read))
+        told = str(self.assertRaises(cloud_state.CloudError, read))
         self.assertNotIn('a-secret', told)
         return told
 
@@ -604,12 +605,12 @@ class ConnectTestCase(base.BaseTestCase):
         for status in 408, 429, 503, 504:
             self.keystone(status_code=status)
             self.assertRaises(
-                cloud_client.Unanswered, cloud_client.connect('one').computes)
+                cloud_state.Unanswered, cloud_client.connect('one').computes)
 
     def test_no_answer_is_waited_for_without_end(self):
         self.keystone(status_code=401)
         self.refused('one')
-        self.assertEqual(cloud_client.PATIENCE, self.http.last_request.timeout)
+        self.assertEqual(api.PATIENCE, self.http.last_request.timeout)
         self.refused('impatient')
         self.assertEqual(7, self.http.last_request.timeout)
 
@@ -665,7 +666,7 @@ class ConnectTestCase(base.BaseTestCase):
                 (client.computes, f'nova does not answer at {url}/nova: '),
                 (lambda: client.marked('TRAIT'),
                  f'placement does not answer at {url}/placement: ')):
-            told = str(self.assertRaises(cloud_client.Unanswered, ask))
+            told = str(self.assertRaises(cloud_state.Unanswered, ask))
             self.assertEqual(f'{words}Connection refused. ',
                              told[:told.index('Start')])
 
@@ -676,10 +677,10 @@ class ConnectTestCase(base.BaseTestCase):
         client = cloud_client.connect('one')
         try:
             client.read()
-        except cloud_client.SurveyError:
+        except cloud_state.CloudError:
             # As list does.
             told = str(self.assertRaises(
-                cloud_client.SurveyError, client.computes))
+                cloud_state.CloudError, client.computes))
         self.assertIn('nova does not answer at http://nova.test: ', told)
         self.assertNotIn('refused', told)
 
@@ -687,7 +688,7 @@ class ConnectTestCase(base.BaseTestCase):
         self.authenticated(baremetal=clouds.IRONIC)
         self.http.get(clouds.IRONIC, status_code=503)
         client = cloud_client.connect('one')
-        told = str(self.assertRaises(cloud_client.Unanswered, client.read))
+        told = str(self.assertRaises(cloud_state.Unanswered, client.read))
         self.assertEqual(f'Ironic answered {clouds.IRONIC} with HTTP 503. '
                          'Look into its log.', told)
         self.http.get(clouds.IRONIC, text='<html>')

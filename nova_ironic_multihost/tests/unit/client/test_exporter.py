@@ -19,6 +19,7 @@ import prometheus_client
 from prometheus_client import parser
 
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import liveness
@@ -138,7 +139,7 @@ class TextfileTestCase(ExporterTestCase):
     def test_cloud_that_cannot_be_asked_keeps_what_is_known(self):
         self.write()
         before = self.figures()
-        self.read.side_effect = cloud_client.SurveyError('Do this.')
+        self.read.side_effect = cloud_state.CloudError('Do this.')
         # Not only once.
         for _ in range(2):
             self.assertEqual(
@@ -155,13 +156,13 @@ class TextfileTestCase(ExporterTestCase):
         self.assertEqual(1, self.figures()['survey_success'])
 
     def test_cloud_that_could_never_be_asked(self):
-        self.read.side_effect = cloud_client.SurveyError('Do this.')
+        self.read.side_effect = cloud_state.CloudError('Do this.')
         self.assertEqual(2, self.write()[0])
         self.assertEqual({'survey_success', 'survey_seconds'},
                          set(self.figures()))
 
     def test_file_that_is_not_ours_is_replaced(self):
-        self.read.side_effect = cloud_client.SurveyError('Do this.')
+        self.read.side_effect = cloud_state.CloudError('Do this.')
         for text in (b'other_series 1\n', b'no {{ figures', b'\xff\xfe',
                      b'nova_ironic_multihost_cloud_nodes{'):
             self.path.write_bytes(text)
@@ -188,7 +189,7 @@ class TextfileTestCase(ExporterTestCase):
         self.assertIn('Name a file', err)
 
     def test_no_credentials(self):
-        self.connect.side_effect = cloud_client.SurveyError('Do this.')
+        self.connect.side_effect = cloud_state.CloudError('Do this.')
         self.assertEqual(
             (2, 'nova-ironic-multihost-exporter: Do this.\n'), self.write())
         self.assertFalse(self.path.exists())
@@ -287,7 +288,7 @@ class PortTestCase(ExporterTestCase):
     def test_cloud_that_cannot_be_asked_keeps_what_is_known(self):
         later = views.changed(self.good, 'services', 0, up=False)
         (before, away, still_away, back), err = self.scrapes(
-            {'side_effect': cloud_client.SurveyError('Do this.')}, {},
+            {'side_effect': cloud_state.CloudError('Do this.')}, {},
             {'side_effect': None, 'return_value': later})
         for told in away, still_away:
             self.assertEqual(0, told['survey_success'])
@@ -338,7 +339,7 @@ class PortTestCase(ExporterTestCase):
         self.assertEqual('::1', self.server.call_args.args[0])
 
     def test_no_credentials(self):
-        self.connect.side_effect = cloud_client.SurveyError('Do this.')
+        self.connect.side_effect = cloud_state.CloudError('Do this.')
         self.assertEqual(
             (2, 'nova-ironic-multihost-exporter: Do this.\n'),
             self.run_main('--port', '0'))

@@ -3,7 +3,7 @@
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
@@ -80,7 +80,7 @@ class DeclareTestCase(base.BaseTestCase):
         services = f'{clouds.NOVA}/os-services'
         self.apis.http.put(clouds.CHANGE, status_code=503)
         told = self.assertRaises(
-            cloud_client.Unanswered, self.declare, sure=True)
+            cloud_state.Unanswered, self.declare, sure=True)
         self.assertIn('east is enabled and up', str(told))
 
         def gone(request, context):
@@ -89,6 +89,6 @@ class DeclareTestCase(base.BaseTestCase):
 
         self.apis.http.put(clouds.CHANGE, json=gone)
         told = self.assertRaises(
-            cloud_client.Unanswered, self.declare, sure=True)
+            cloud_state.Unanswered, self.declare, sure=True)
         self.assertIn('is not known', str(told))
-        self.assertRaises(cloud_client.Unanswered, self.declare, sure=True)
+        self.assertRaises(cloud_state.Unanswered, self.declare, sure=True)

@@ -8,7 +8,6 @@ import fixtures
 from oslotest import base
 import requests
 
-from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
@@ -36,16 +35,16 @@ class NamedTestCase(base.BaseTestCase):
 
     def test_no_such_host(self):
         told = str(self.assertRaises(
-            cloud_client.SurveyError, services.named, self.services, 'nix'))
+            cloud_state.CloudError, services.named, self.services, 'nix'))
         self.assertIn('on nix', told)
         self.assertIn('West, east.', told)
         many = tuple(cloud_state.Service(f'h-{i:02}') for i in range(22))
         self.assertIn('h-19 and 2 more.', str(self.assertRaises(
-            cloud_client.SurveyError, services.named, many, 'nix')))
+            cloud_state.CloudError, services.named, many, 'nix')))
 
     def test_no_host_at_all(self):
         self.assertIn('none', str(self.assertRaises(
-            cloud_client.SurveyError, services.named, (), 'nix')))
+            cloud_state.CloudError, services.named, (), 'nix')))
 
 
 class StateTestCase(base.BaseTestCase):
@@ -79,7 +78,7 @@ class ChangeTestCase(base.BaseTestCase):
                         self.fence if body is None else body)
 
     def refused(self):
-        return str(self.assertRaises(cloud_client.SurveyError, self.change))
+        return str(self.assertRaises(cloud_state.CloudError, self.change))
 
     def test_all_in_one_request(self):
         self.change()
@@ -131,7 +130,7 @@ class ChangeTestCase(base.BaseTestCase):
         self.change_and_answer({})
         self.change({'status': 'enabled'})
         self.assertIn('504', str(self.assertRaises(
-            cloud_client.SurveyError, self.change, {'status': 'disabled'})))
+            cloud_state.CloudError, self.change, {'status': 'disabled'})))
 
     def test_nova_is_gone(self):
         gone = requests.exceptions.ConnectionError('refused')
@@ -198,4 +197,4 @@ class HeartbeatsTestCase(base.BaseTestCase):
 
     def test_nova_that_no_longer_answers(self):
         self.assertFalse(self.find(mock.Mock(
-            side_effect=cloud_client.Unanswered('Look into its log.'))))
+            side_effect=cloud_state.Unanswered('Look into its log.'))))

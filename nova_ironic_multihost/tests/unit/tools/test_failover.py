@@ -214,7 +214,7 @@ class FailoverTestCase(base.BaseTestCase):
             self.assertEqual(['stop', 'start'], self.world.log)
 
     def test_starts_it_again_whatever_happens(self):
-        for error in cloud_client.SurveyError('down'), KeyboardInterrupt():
+        for error in cloud_state.CloudError('down'), KeyboardInterrupt():
             self.world = World()
 
             def fail(seen, error=error):
@@ -305,7 +305,7 @@ class MainTestCase(base.BaseTestCase):
         self.assertEqual('whom', told['findings'][0]['subject'])
 
     def test_what_cannot_be_tried(self):
-        for error in (cloud_client.SurveyError('Do this.'),
+        for error in (cloud_state.CloudError('Do this.'),
                       failover.CommandError('Do this.')):
             self.play.side_effect = error
             self.assertEqual((2, '', 'tools/failover: Do this.\n'),

@@ -8,7 +8,6 @@ from unittest import mock
 
 import fixtures
 
-from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base as commands
 from nova_ironic_multihost.client import findings
@@ -80,7 +79,7 @@ class CheckTestCase(base.ShellTestCase):
         self.assertEqual(0, self.check('--wait', '60')[0])
 
     def test_waits_for_a_cloud_that_does_not_answer(self):
-        away = cloud_client.Unanswered('Look into its log.')
+        away = cloud_state.Unanswered('Look into its log.')
         self.read.side_effect = [away, self.broken, away, self.good]
         self.assertEqual(0, self.check('--wait', '60')[0])
         self.read.side_effect = away
@@ -88,7 +87,7 @@ class CheckTestCase(base.ShellTestCase):
         self.assertEqual(2, status)
         self.assertIn('Look into its log.', err)
         # Wrong credentials do not pass.
-        self.read.side_effect = [cloud_client.SurveyError('Do this.'),
+        self.read.side_effect = [cloud_state.CloudError('Do this.'),
                                  self.good]
         self.assertEqual((2, '', 'nova-ironic-multihost: Do this.\n'),
                          self.check('--wait', '60'))

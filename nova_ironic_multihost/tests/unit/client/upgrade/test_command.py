@@ -242,7 +242,7 @@ class FaultTestCase(StatusTestCase):
         self.assert_found(WARNING, 'Schedulers and placement',
                           'set [placement]allocation_conflict_retry_count = 1 '
                           '(doc')
-        self.cloud.read.side_effect = cloud_client.SurveyError('Start nova.')
+        self.cloud.read.side_effect = cloud_state.CloudError('Start nova.')
         self.assertIn(
             'allocation_conflict_retry_count = 1, or [placement_database]',
             self.check()[1]['Schedulers and placement'])
@@ -292,20 +292,20 @@ class UnknownTestCase(StatusTestCase):
            'Schedulers and placement']
 
     def test_no_credentials(self):
-        self.connect.side_effect = cloud_client.SurveyError('Set OS_CLOUD.')
+        self.connect.side_effect = cloud_state.CloudError('Set OS_CLOUD.')
         code, found = self.check()
         self.assertEqual((WARNING, self.API), (code, list(found)))
         self.assertEqual({'Not known: Set OS_CLOUD.'}, set(found.values()))
         self.assertEqual(1, self.connect.call_count)
 
     def test_an_api_that_is_down(self):
-        self.cloud.read.side_effect = cloud_client.SurveyError('Start nova.')
+        self.cloud.read.side_effect = cloud_state.CloudError('Start nova.')
         self.assertEqual((WARNING, self.API), (
             (found := self.check())[0], list(found[1])))
         self.assertEqual(1, self.cloud.read.call_count)
 
     def test_part_of_an_api(self):
-        self.cloud.zones.side_effect = cloud_client.SurveyError('Be admin.')
+        self.cloud.zones.side_effect = cloud_state.CloudError('Be admin.')
         self.assert_found(WARNING, 'Availability zones', 'Be admin.')
 
     def test_no_nova_conf(self):

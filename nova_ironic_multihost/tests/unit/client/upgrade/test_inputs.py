@@ -12,6 +12,7 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_client
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import command
 from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import inputs
@@ -72,12 +73,12 @@ class OnceTestCase(base.BaseTestCase):
             @inputs.once
             def bad(self):
                 self.asked.append('bad')
-                raise cloud_client.SurveyError('No.')
+                raise cloud_state.CloudError('No.')
 
         things = Things()
         for _ in range(2):
             self.assertEqual('it', things.good)
-            self.assertRaises(cloud_client.SurveyError, getattr, things, 'bad')
+            self.assertRaises(cloud_state.CloudError, getattr, things, 'bad')
         self.assertEqual(['good', 'bad'], things.asked)
 
 
@@ -332,7 +333,7 @@ class CloudTestCase(EvidenceTestCase):
         self.connect.assert_called_once_with('a', 'b')
 
     def test_no_credentials(self):
-        self.connect.side_effect = cloud_client.SurveyError('Set them.')
+        self.connect.side_effect = cloud_state.CloudError('Set them.')
         known = self.known()
         for name in 'seen', 'zones', 'marked', 'partition_nodes', 'hosts':
             self.assert_unknown('Set them.', known, name)

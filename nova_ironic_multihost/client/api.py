@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Connections to the APIs, their answers and errors.
+
+Errors of openstacksdk and keystoneauth become a CloudError whose message has
+the remedy. openstacksdk is imported when it is used: its import takes more
+than a second, and ``--help`` needs none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+from email import utils
+import time
+import typing
+
+if typing.TYPE_CHECKING:
+    import openstack
+
+from nova_ironic_multihost.client.cloud_state import CloudError
+from nova_ironic_multihost.client.cloud_state import Unanswered
+
+Json: typing.TypeAlias = dict[str, typing.Any]
+
+Connection: typing.TypeAlias = 'openstack.connection.Connection'
+
+#: (to nova and placement, to Ironic).
+Connections: typing.TypeAlias = tuple[Connection, Connection]
+
+#: Entries of a page; the default maximum of nova and Ironic.
+PAGE = 1000
+
+#: Timeout of a request in seconds, unless clouds.yaml sets another.
+PATIENCE = 300.0
+
+#: Clock differences up to so many seconds are ignored: the answer needed
+#: time, and its Date header has whole seconds.
+SAME_CLOCK = 5.0
+
+# How often a list is read when its marker, the last entry, gets deleted.
+_ATTEMPTS = 3
+
+#: HTTP statuses of a busy Keystone. keystoneauth has no exceptions for them
+#: before the constraints of nova 34.
+_BUSY = frozenset({408, 429})
+
+#: Remedies for HTTP 403.
+AS_ADMIN = ('Ask with an account that has the role admin in a project: '
+            '--os-cloud NAME, or OS_CLOUD.')
+AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
+             'clouds.yaml): --os-baremetal-cloud NAME.')
+
+
+class TooOld(CloudError):
+    """A service does not know the microversion of a request."""
+
+
+class _EntryGone(Exception):
+    """The marker of the next page has been deleted."""
+
+
+def connections(cloud: str | None = None,
+                baremetal_cloud: str | None = None) -> Connections:
+    """Return the connections with the credentials of clouds.yaml or OS_*.
+
+    :param cloud: entry of clouds.yaml for nova and placement; None for
+        OS_CLOUD or the other OS_* variables
+    :param baremetal_cloud: entry for Ironic; None for the same as cloud
+    :raises CloudError: without usable credentials
+    """
+    return connections_beside(
+        _connection(cloud, '--os-cloud NAME, or OS_CLOUD'), baremetal_cloud)
+
+
+def connections_beside(project: Connection,
+                       baremetal_cloud: str | None = None) -> Connections:
+    """Return an existing connection and the one to Ironic.
+
+    See :func:`connections`.
+    """
+    if baremetal_cloud is None:
+        return project, _without_version(project)
+    return project, _without_version(_connection(
+        baremetal_cloud, '--os-baremetal-cloud NAME'))
+
+
+def _without_version(connection: Connection) -> Connection:
+    """Return a connection without default microversion of Ironic.
+
+    python-ironicclient sets the latest one that it knows as the default in
+    python-openstackclient, and openstacksdk then refuses an older Ironic.
+    Our requests name their own microversions.
+    """
+    import openstack
+    from openstack.config import cloud_region
+    settings = connection.config.config
+    if '.' not in str(settings.get('baremetal_api_version', '')):
+        return connection
+    config = cloud_region.CloudRegion(
+        connection.config.name, connection.config.region_name,
+        settings | {'baremetal_api_version': '1'},
+        session=connection.session)
+    return openstack.connection.Connection(config=config)
+
+
+def _connection(cloud: str | None, how: str) -> Connection:
+    from keystoneauth1 import exceptions as identity_exceptions
+    import openstack
+    from openstack import exceptions as sdk_exceptions
+    try:
+        connection = openstack.connect(
+            cloud=cloud, app_name='nova-ironic-multihost')
+        session = connection.session
+    except (identity_exceptions.ClientException,
+            sdk_exceptions.SDKException) as error:
+        raise CloudError(
+            f'There are no usable credentials: {message(error)}. Name an '
+            f'entry of clouds.yaml ({how}), or set the OS_* variables.'
+            ) from error
+    if session.timeout is None:
+        session.timeout = PATIENCE
+    return connection
+
+
+def message(error: BaseException) -> str:
+    """Return the message of an error in one line, without full stop."""
+    return ' '.join(str(error).split()).rstrip('.')
+
+
+def _root_cause(error: BaseException) -> str:
+    """Return why there was no answer: "Connection refused", "HTTP 503".
+
+    The libraries wrap it into several errors, each with a longer text. An
+    earlier error of ours is no cause: an answer to it may have failed now.
+    """
+    from keystoneauth1 import exceptions
+    deepest, text = error, message(error)
+    while ((inner := deepest.__cause__ or deepest.__context__)
+           and not isinstance(inner, CloudError)):
+        deepest = inner
+        if isinstance(inner, OSError | exceptions.ClientException):
+            text = getattr(inner, 'strerror', None) or message(inner)
+    return text
+
+
+def _ahead(date: str) -> float:
+    """Return by how many seconds a Date header is ahead of our clock."""
+    try:
+        ahead = utils.parsedate_to_datetime(date).timestamp() - time.time()
+    except ValueError:
+        return 0.0
+    return ahead if abs(ahead) > SAME_CLOCK else 0.0
+
+
+def _fault_message(answer: typing.Any) -> str:
+    """Return the error message of an answer, or ''."""
+    try:
+        [fault] = answer.json().values()
+        # Placement has a list of errors.
+        text = (fault[0]['detail'] if isinstance(fault, list)
+                else fault['message'])
+        return ' '.join(text.split()).rstrip('.')
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return ''
+
+
+class Api:
+    """Client of one API: decodes answers, raises errors with the remedy.
+
+    :param name: of the service, for messages
+    :param service: the attribute of the connection with its adapter
+    :param remedy: what to do when the service answers 403
+    """
+
+    def __init__(self, name: str, connection: Connection, service: str,
+                 remedy: str) -> None:
+        self._name = name
+        self._connection = connection
+        self._service = service
+        self._remedy = remedy
+        # Seconds by which the clock of the service is ahead of ours.
+        self._ahead = 0.0
+
+    def moment(self) -> float:
+        """Return the time by the clock of the service, as its answers give it.
+
+        Its timestamps are compared with this, as our clock may be wrong by
+        hours.
+        """
+        return time.time() + self._ahead
+
+    def pages(self, path: str, key: str, identity: str, microversion: str,
+              **parameters: typing.Any) -> list[Json]:
+        """Return all entries of a list, read page by page.
+
+        An empty page ends the list. A short page does not, because nova drops
+        hypervisors after it has filled a page.
+
+        :param key: of the entries in the answer
+        :param identity: the field of an entry that serves as marker
+        """
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(_EntryGone):
+                return self._all_pages(
+                    path, key, identity, microversion, parameters)
+        raise Unanswered(
+            f'{self._name} changes faster than {path} can be read. Ask '
+            'again, or wait until things are settled with --wait SECONDS.')
+
+    def _all_pages(self, path: str, key: str, identity: str,
+                   microversion: str,
+                   parameters: Json) -> list[Json]:
+        entries: list[Json] = []
+        parameters = parameters | {'limit': PAGE}
+        while page := self.get(path, microversion, **parameters)[key]:
+            entries += page
+            parameters['marker'] = page[-1][identity]
+        return entries
+
+    def get(self, path: str, microversion: str, may_be_gone: bool = False,
+            **parameters: typing.Any) -> typing.Any:
+        """Send a GET request and return the decoded answer.
+
+        :param may_be_gone: return None for HTTP 404
+        :raises CloudError: without success
+        """
+        answer = self._ask('get', path, microversion, params=parameters)
+        status = answer.status_code
+        if status == 404 and may_be_gone:
+            return None
+        if status in (400, 404) and 'marker' in parameters:
+            raise _EntryGone
+        self._expect_success(answer, path, microversion)
+        try:
+            return answer.json()
+        except ValueError:
+            raise CloudError(
+                f'{self._name} answered {path} with something that is not '
+                'JSON. Look at the endpoint in the catalog.') from None
+
+    def send(self, path: str, microversion: str,
+             body: Json | None = None) -> None:
+        """Send a PUT request; without body a DELETE request.
+
+        :raises CloudError: without success
+        """
+        self._expect_success(
+            self._ask('delete' if body is None else 'put', path,
+                      microversion, json=body), path, microversion)
+
+    def _ask(self, method: str, path: str, microversion: str,
+             **parameters: typing.Any) -> typing.Any:
+        session = self._connection.session
+        # First, so that an error of Keystone is not taken for the service's.
+        with self._translated_errors(
+                'Keystone', lambda: getattr(session.auth, 'auth_url', '')):
+            session.get_auth_headers()
+        with self._translated_errors(self._name, self._endpoint):
+            answer = getattr(self._adapter(), method)(
+                path, microversion=microversion, raise_exc=False,
+                **parameters)
+        self._ahead = _ahead(answer.headers.get('Date', ''))
+        return answer
+
+    def _adapter(self) -> typing.Any:
+        """Return the adapter; openstacksdk asks for the versions before.
+
+        It says that there are none if the service does not answer: then a
+        request shows the cause.
+        """
+        from openstack import exceptions
+        try:
+            return getattr(self._connection, self._service)
+        except exceptions.NotSupported as error:
+            url = self._endpoint()
+            status = self._connection.session.get(
+                url, authenticated=False, raise_exc=False).status_code
+            if status >= 500 or status in _BUSY:
+                raise Unanswered(f'{self._name} answered {url} with HTTP '
+                                 f'{status}. Look into its log.') from error
+            raise CloudError(
+                f'{self._name} has no known version of its API at {url}. '
+                'Look at the endpoint in the catalog.') from error
+
+    def _endpoint(self) -> str:
+        """Return the URL of the service by clouds.yaml or the catalog."""
+        config = self._connection.config
+        return str(config.get_endpoint(self._service)
+                   or config.get_endpoint_from_catalog(self._service))
+
+    def _expect_success(self, answer: typing.Any, path: str,
+                        microversion: str) -> None:
+        status = answer.status_code
+        if status in (200, 204):
+            return
+        if status == 401:
+            raise CloudError(
+                f'{self._name} does not accept the token of this account. '
+                'Look at the service user of its keystone_authtoken.')
+        if status == 403:
+            raise CloudError(
+                f'{self._name} forbids this account {path}. {self._remedy}')
+        if status == 406:
+            raise TooOld(
+                f'{self._name} is too old: it does not know microversion '
+                f'{microversion} of its API, which {path} is asked with. '
+                'Upgrade it, or look at the endpoint in the catalog.')
+        answered = f'{self._name} answered {path} with HTTP {status}'
+        if status >= 500 or status == 429:
+            raise Unanswered(f'{answered}. Look into its log.')
+        fault = _fault_message(answer)
+        raise CloudError(
+            f'{answered}: {fault}.' if fault
+            else f'{answered}. Look into its log.')
+
+    @contextlib.contextmanager
+    def _translated_errors(self, name: str,
+                           url: Callable[[], str]) -> Iterator[None]:
+        """Turn errors of the client libraries into CloudError.
+
+        :param name: of the service that is asked
+        :param url: returns where it is asked
+        """
+        from keystoneauth1 import exceptions as identity_exceptions
+        from openstack import exceptions as sdk_exceptions
+        try:
+            yield
+        except identity_exceptions.Unauthorized as error:
+            raise CloudError(
+                f'Keystone refuses the credentials: {message(error)}. Look at '
+                'user, password and scope.') from error
+        except (identity_exceptions.ConnectionError,
+                identity_exceptions.DiscoveryFailure,
+                identity_exceptions.HttpServerError,
+                sdk_exceptions.ServiceDiscoveryException) as error:
+            raise _unanswered(name, url(), error) from error
+        except (identity_exceptions.CatalogException,
+                sdk_exceptions.EndpointNotFound,
+                sdk_exceptions.ServiceDisabledException) as error:
+            raise CloudError(
+                f'The catalog has no {self._service} service of this '
+                f'region: {message(error)}. Look at region_name, interface '
+                'and the project or scope.') from error
+        except (identity_exceptions.ClientException,
+                sdk_exceptions.SDKException) as error:
+            if getattr(error, 'http_status', None) in _BUSY:
+                raise _unanswered(name, url(), error) from error
+            raise CloudError(
+                f'{name} cannot be asked: {message(error)}.') from error
+
+
+def _unanswered(name: str, url: str, error: Exception) -> Unanswered:
+    return Unanswered(
+        f'{name} does not answer at {url}: {_root_cause(error)}. Start it, or '
+        'look at the URL and at proxies (no_proxy).')

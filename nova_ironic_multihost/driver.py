@@ -12,7 +12,9 @@ from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.ownership import Reason
+from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost import service
 
 CONF = names.CONF
@@ -133,6 +135,7 @@ class IronicMultiHostDriver(names.IronicDriver):
                 raise
             raise names.ComputeResourcesUnavailable(
                 reason=exc.format_message()) from exc
+        self.service.nodes.note_wait(Wait.BUILD, instance.created_at)
         # From now on its machine is in use, even if the build fails.
         self.service.nodes.audit_now(instance.get('node'))
 
@@ -150,6 +153,8 @@ class IronicMultiHostDriver(names.IronicDriver):
             context, instance, network_info,
             block_device_info=block_device_info, destroy_disks=destroy_disks,
             destroy_secrets=destroy_secrets)
+        if instance.task_state in takeover.DELETING:
+            self.service.nodes.note_wait(Wait.DELETE, instance.updated_at)
         # nova deletes the allocation next: offer no machine in cleaning.
         self.service.nodes.audit_now(instance.get('node'))
 

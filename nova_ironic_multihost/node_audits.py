@@ -5,6 +5,7 @@
 import time
 
 from oslo_log import log as logging
+from oslo_utils import timeutils
 
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
@@ -12,8 +13,10 @@ from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.engine.audit.recheck import Offer
 from nova_ironic_multihost.engine.base.ports import ListingError
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import ownership
+from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
@@ -87,7 +90,7 @@ class NodeAudits:
         self.audited = audit
         self._service.due_nodes.follow(settings.read(), audit.view)
         self._service.due_nodes.begin(not self.settled)
-        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
+        self._follow_takeovers(audit)
         self._driver.node_cache.replace(audit.nodes, changed)
         self._driver.node_cache_time = time.time()
 
@@ -147,16 +150,39 @@ class NodeAudits:
 
     def acquire(self, audit, mine):
         """Let nova work with nodes that a poll or a build gave this host."""
-        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
+        self._follow_takeovers(audit)
         self._driver.node_cache.add({node: audit.nodes[node] for node in mine})
         for node in mine:
             # Another may have had it since it was audited here.
             self._service.due_nodes.touch(node)
 
+    def note_wait(self, wait, since):
+        """Count the seconds since a time stamp of nova, None for none."""
+        if since is not None:
+            seconds = timeutils.delta_seconds(
+                timeutils.normalize_time(since), timeutils.utcnow())
+            # The clock of a conductor may be ahead.
+            self._service.recorder.note_wait(wait, max(0, seconds))
+
+    def _note_owner_wait(self, wait, audit, host):
+        """Count the seconds since the last heartbeat of an old owner."""
+        if service := audit.view.services.get(host):
+            self.note_wait(wait, service.beat)
+
+    def _follow_takeovers(self, audit):
+        """Time the takeovers of an audit, and have them finished."""
+        for host in audit.taken_over.values():
+            self._note_owner_wait(
+                Wait.TAKEOVER, audit, peers.host_key(host or ''))
+        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
+
     def note_move(self, node, done):
         """Count a record that was moved here, or could not be."""
-        self._service.recorder.note_move(
-            self._service.auditor.reason(node), done)
+        reason = self._service.auditor.reason(node)
+        self._service.recorder.note_move(reason, done)
+        if done and reason is Reason.ADOPTED:
+            audit = self._service.auditor.last
+            self._note_owner_wait(Wait.MOVE, audit, audit.owners.get(node))
 
     def bar(self, node, exc):
         """Leave a node alone: its record cannot be moved here."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 import enum
+import math
 import types
 
 from nova_ironic_multihost.rules.ownership import Reason
@@ -38,6 +39,18 @@ class Pending(enum.Enum):
     TURN = 'nodes with instances that wait to be taken over'
     REST = 'instances with an interrupted operation'
 
+
+class Wait(enum.Enum):
+    """What had to wait; the value is its label."""
+
+    BUILD = 'build'
+    DELETE = 'delete'
+    MOVE = 'move'
+    TAKEOVER = 'takeover'
+
+
+#: Upper bounds of the buckets of a histogram, in seconds.
+BOUNDS = (1, 10, 30, 60, 90, 120, 300, 600, 1800, 3600, 14400, math.inf)
 
 #: Seconds with other answers after which a request to Ironic is lost.
 LOST = 600
@@ -73,6 +86,21 @@ class RunStats:
 
 
 @dataclasses.dataclass(frozen=True)
+class Histogram:
+    """The number of waits up to each of ``BOUNDS``, and their seconds."""
+
+    counts: tuple[int, ...] = (0,) * len(BOUNDS)
+    seconds: float = 0
+
+    def plus(self, seconds: float) -> 'Histogram':
+        """Return this after another wait."""
+        return Histogram(
+            tuple(count + (seconds <= bound)
+                  for count, bound in zip(self.counts, BOUNDS)),
+            self.seconds + seconds)
+
+
+@dataclasses.dataclass(frozen=True)
 class Counters:
     """All counters at one moment."""
 
@@ -83,6 +111,9 @@ class Counters:
     turns: Mapping[Work, RunStats] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
             dict.fromkeys(Work, RunStats())))
+    waits: Mapping[Wait, Histogram] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType(
+            dict.fromkeys(Wait, Histogram())))
     #: Kind -> uuid -> when it was first seen pending.
     pending: Mapping[Pending, Mapping[str, float]] = dataclasses.field(
         default_factory=lambda: types.MappingProxyType(
@@ -102,6 +133,11 @@ class Counters:
         """Return this with new times of one kind of work."""
         return dataclasses.replace(self, turns=types.MappingProxyType(
             {**self.turns, work: turns}))
+
+    def waited(self, wait: Wait, seconds: float) -> 'Counters':
+        """Return this after a wait."""
+        return dataclasses.replace(self, waits=types.MappingProxyType(
+            {**self.waits, wait: self.waits[wait].plus(seconds)}))
 
     def with_pending(self, kind: Pending, keys: Set[str], now: float
                      ) -> 'Counters':

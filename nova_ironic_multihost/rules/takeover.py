@@ -174,7 +174,7 @@ class Step(enum.Enum):
 #: nova's own start sets a deleted build to ERROR and leaves soft-delete alone.
 _RESTING_STATES = frozenset({
     'active', 'stopped', 'rescued', 'paused', 'suspended', 'shelved'})
-_DELETING_TASKS = frozenset({'deleting', 'soft-deleting'})
+DELETING = frozenset({'deleting', 'soft-deleting'})
 
 #: Task states of a build that has claimed its node.
 BUILDING_TASKS = frozenset({'networking', 'block_device_mapping', 'spawning'})
@@ -204,7 +204,7 @@ _RESCUING = frozenset({
     'rescuing', 'rescue wait', 'unrescuing'})
 
 #: Task states that nova's own start ends (ComputeManager._init_instance).
-_ENDED_BY_NOVA = _DELETING_TASKS | frozenset({
+_ENDED_BY_NOVA = DELETING | frozenset({
     'powering-off', 'powering-on', 'rebooting', 'reboot_pending',
     'reboot_started', 'rebooting_hard', 'reboot_pending_hard',
     'reboot_started_hard'})
@@ -227,7 +227,7 @@ def step(vm_state: str | None, task_state: str | None,
     """Return the next step for an instance with an interrupted operation."""
     # ``task_state`` is from before the takeover. ``redeployed`` asks whether
     # Ironic has deployed since the rebuild began.
-    if task_state in _DELETING_TASKS or half_deleted(vm_state):
+    if task_state in DELETING or half_deleted(vm_state):
         # nova's own start deletes the record of the instance first, and leaves
         # its allocation if placement does not answer.
         return Step.DELETE
@@ -291,7 +291,7 @@ def at_rest(before: str | None, vm_state: str | None,
     if vm_state == 'soft-delete':
         # The restore was not done: nova would soon delete the instance.
         return before != 'restoring'
-    return vm_state != 'building' and before not in _DELETING_TASKS
+    return vm_state != 'building' and before not in DELETING
 
 
 def lost_at_start(vm_state: str | None, task_state: str | None) -> bool:
@@ -322,7 +322,7 @@ def may_wait(vm_state: str | None, task_state: str | None) -> bool:
 
 def may_be_done_twice(vm_state: str | None, task_state: str | None) -> bool:
     """Return whether the operation may safely run again from a queue."""
-    return task_state in _DELETING_TASKS or half_deleted(vm_state)
+    return task_state in DELETING or half_deleted(vm_state)
 
 
 def half_deleted(vm_state: str | None) -> bool:
@@ -340,7 +340,7 @@ def has_begun(vm_state: str | None, task_state: str | None) -> bool:
 def needs_no_machine(vm_state: str | None, task_state: str | None) -> bool:
     """Return whether the operation can be finished without the machine."""
     return (vm_state in ('building', 'deleted')
-            or before_mark(task_state) in _DELETING_TASKS)
+            or before_mark(task_state) in DELETING)
 
 
 def resting(vm_state: str, provision_state: str | None) -> str:

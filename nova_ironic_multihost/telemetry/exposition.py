@@ -11,7 +11,9 @@ import zlib
 
 import prometheus_client
 from prometheus_client import core as families
+from prometheus_client import utils
 
+from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.health import StatusSnapshot
@@ -55,6 +57,7 @@ class Exposition:
         yield from _of_nodes(picture)
         yield from _of_events(picture)
         yield from _of_work(picture)
+        yield _of_waits(picture)
 
 
 def _of_nodes(picture: StatusSnapshot) -> Iterator[families.Metric]:
@@ -111,6 +114,19 @@ def _of_work(picture: StatusSnapshot) -> Iterator[families.Metric]:
             yield _gauge(f'{name}_age_seconds',
                          f'Seconds since {what} last came to its end.',
                          picture.age(work))
+
+
+def _of_waits(picture: StatusSnapshot) -> families.Metric:
+    family = families.HistogramMetricFamily(
+        f'{PREFIX}_wait_seconds',
+        'How long builds, deletes, moves and takeovers waited.',
+        labels=['operation'])
+    for wait, histogram in picture.totals.waits.items():
+        family.add_metric(
+            [wait.value],
+            [(utils.floatToGoString(bound), count) for bound, count
+             in zip(counters.BOUNDS, histogram.counts)], histogram.seconds)
+    return family
 
 
 def _gauge(name: str, text: str, value: float) -> families.Metric:

@@ -19,6 +19,7 @@ from nova_ironic_multihost.rules.counters import Counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import RunStats
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 
@@ -49,6 +50,11 @@ class Metrics:
         came = counters.CAME.get(reason) if reason is not None else None
         if came is not None:
             self.count(came if done else Event.MOVE_FAILED)
+
+    def note_wait(self, wait: Wait, seconds: float) -> None:
+        """Count a wait that is over."""
+        with self._lock:
+            self._totals = self._totals.waited(wait, seconds)
 
     @contextlib.contextmanager
     def turn(self, work: Work) -> Iterator[None]:

@@ -288,7 +288,7 @@ class ReservedTestCase(base.MultiHostTestCase):
             # Ironic has listed the node as a free one.
             sources.services = services
             driver.prepare_for_spawn(objects.Instance(
-                uuid=uuidsentinel.server, node=self.node))
+                uuid=uuidsentinel.server, node=self.node, created_at=None))
             return services()
 
         sources.services = reserve_and_go_on

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import datetime
 import inspect
 import socket
 import threading
@@ -17,6 +18,8 @@ from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
 from oslo_messaging import conffixture as messaging_fixture
+from oslo_utils import fixture as time_fixture
+from oslo_utils import timeutils
 from oslotest import base
 
 from nova_ironic_multihost.adapters import db
@@ -38,6 +41,7 @@ from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
@@ -200,6 +204,17 @@ class DriverTestCase(base.BaseTestCase):
     def place(self, node, instance, host, deleted=False):
         self.ironic[node] = instance
         self.placed[instance] = InstanceState(host, deleted)
+
+    def ago(self, seconds):
+        """Return a time stamp of nova; the clock stands still from now on."""
+        self.useFixture(time_fixture.TimeFixture())
+        return timeutils.utcnow(with_timezone=True) - datetime.timedelta(
+            seconds=seconds)
+
+    def waited(self, wait):
+        """Return the number of waits that have ended, and their seconds."""
+        found = self.driver.service.recorder.totals.waits[wait]
+        return found.counts[-1], found.seconds
 
     def start_and_audit(self, times=1):
         """Do the first audit and some more; return the last answer."""
@@ -675,7 +690,7 @@ class IsNodeDeletedTestCase(DriverTestCase):
 class PrepareForSpawnTestCase(DriverTestCase):
 
     def prepare(self):
-        instance = mock.MagicMock(uuid='i1')
+        instance = mock.MagicMock(uuid='i1', created_at=self.ago(40))
         instance.get.return_value = NODES[0]
         self.driver.prepare_for_spawn(instance)
 
@@ -685,6 +700,7 @@ class PrepareForSpawnTestCase(DriverTestCase):
         self.prepare()
         self.connection.update_node.assert_called_once_with(
             node, retry_on_conflict=False, instance_id='i1')
+        self.assertEqual((1, 40), self.waited(Wait.BUILD))
 
     def test_build_goes_elsewhere_when_another_has_the_node(self):
         self.connection.get_node.return_value = FakeNode(NODES[0])
@@ -692,6 +708,7 @@ class PrepareForSpawnTestCase(DriverTestCase):
             sdk_exception.ConflictException)
         self.assertRaises(nova_exception.ComputeResourcesUnavailable,
                           self.prepare)
+        self.assertEqual((0, 0), self.waited(Wait.BUILD))
 
     def test_build_goes_elsewhere_when_the_node_is_gone(self):
         self.connection.get_node.side_effect = sdk_exception.ResourceNotFound
@@ -1057,7 +1074,9 @@ class AuditNowTestCase(DriverTestCase):
         self.connection.update_node.side_effect = (
             lambda node, instance_id, **kwargs: self.ironic.update(
                 {node.id: instance_id}))
-        self.instance = mock.MagicMock(uuid='i1')
+        self.instance = mock.MagicMock(
+            uuid='i1', created_at=self.ago(9), updated_at=self.ago(5),
+            task_state='deleting')
         self.instance.get.return_value = NODES[0]
         self.start_and_audit()
 
@@ -1084,6 +1103,13 @@ class AuditNowTestCase(DriverTestCase):
                 names.IronicDriver, 'destroy', side_effect=free):
             self.driver.destroy('context', self.instance, 'network')
         self.assertEqual([(NODES[0], 1), (NODES[0], 0)], self.told)
+        self.assertEqual((1, 5), self.waited(Wait.DELETE))
+
+    def test_clean_up_after_a_build_is_no_delete(self):
+        self.instance.task_state = 'spawning'
+        with mock.patch.object(names.IronicDriver, 'destroy'):
+            self.driver.destroy('context', self.instance, 'network')
+        self.assertEqual((0, 0), self.waited(Wait.DELETE))
 
     def test_node_is_not_audited_when_it_could_not_be_freed(self):
         with mock.patch.object(names.IronicDriver, 'destroy',
@@ -1091,6 +1117,7 @@ class AuditNowTestCase(DriverTestCase):
             self.assertRaises(OSError, self.driver.destroy, 'context',
                               self.instance, 'network')
         self.assertEqual([], self.told)
+        self.assertEqual((0, 0), self.waited(Wait.DELETE))
 
     def test_node_of_a_failed_build_is_read_anew(self):
         self.driver.prepare_for_spawn(self.instance)
@@ -1215,6 +1242,7 @@ class DeadTestCase(DriverTestCase):
             task_state='rebooting')
         self.patch(db, 'compute_service', self.fenced)
         self.patch(nova_facts, 'take_over', self.take_over)
+        self.beat = self.ago(90)
         self.notified = []
         self.recovered = []
         self.patch(nova_servers.ServerCalls, 'notify',
@@ -1225,7 +1253,7 @@ class DeadTestCase(DriverTestCase):
     def fenced(self, context, servicegroup_api, host):
         service = self.one_service(context, servicegroup_api, host)
         return service and dataclasses.replace(
-            service, forced_down=not service.up)
+            service, forced_down=not service.up, beat=self.beat)
 
     def all_services(self, context, servicegroup_api, hypervisor_type):
         return [self.fenced(context, servicegroup_api, host)
@@ -1246,6 +1274,7 @@ class TakeoverTestCase(DeadTestCase):
         self.join()
         event = operator_news.takeover_notification(ME, 'dead', ['i1'])
         self.assertEqual([(event.kind, event.payload)], self.notified)
+        self.assertEqual((1, 90), self.waited(Wait.TAKEOVER))
         self.driver.get_available_nodes()
         self.assertEqual(1, len(self.notified))
 
@@ -1255,9 +1284,19 @@ class TakeoverTestCase(DeadTestCase):
         self.driver.service.nodes.poll_peers()
         self.assertEqual(ME, self.placed['i1'].host)
         self.assertEqual(['i1'], self.recovered)
+        self.assertEqual((1, 90), self.waited(Wait.TAKEOVER))
         self.driver.service.nodes.poll_peers()
         self.join()
         self.assertEqual(1, len(self.notified))
+
+    def test_free_node_waits_since_the_last_heartbeat(self):
+        [free] = [node for node in sorted(self.preferred(ME, ME, 'compute-2'))
+                  if node != self.mine][:1]
+        self.owners[free] = 'dead'
+        self.driver.get_available_nodes()
+        self.driver.service.nodes.poll_peers()
+        self.assertEqual(ME, self.owners[free])
+        self.assertEqual((1, 90), self.waited(Wait.MOVE))
 
     def test_one_at_rest_is_left_alone(self):
         self.placed['i1'] = dataclasses.replace(

@@ -7,6 +7,7 @@ from oslotest import base
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 
 
@@ -51,6 +52,17 @@ class TalliesTestCase(base.BaseTestCase):
         again = some.with_pending(Pending.TURN, set(), 13).with_pending(
             Pending.TURN, {'n2'}, 14)
         self.assertEqual(14, again.oldest_pending)
+
+    def test_waits_by_their_length(self):
+        some = self.none.waited(Wait.MOVE, 60).waited(Wait.MOVE, 60.5)
+        found = some.waited(Wait.MOVE, 1e6).waits[Wait.MOVE]
+        self.assertEqual(
+            {30: 0, 60: 1, 90: 2, 14400: 2, float('inf'): 3},
+            {bound: count for bound, count
+             in zip(counters.BOUNDS, found.counts)
+             if bound in (30, 60, 90, 14400, float('inf'))})
+        self.assertEqual(1000120.5, found.seconds)
+        self.assertEqual(counters.Histogram(), some.waits[Wait.BUILD])
 
     def test_requests_that_are_not_answered_yet(self):
         self.assertIsNone(self.none.oldest_asking)

@@ -13,6 +13,7 @@ from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import RunStats
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -41,6 +42,9 @@ class ExpositionTestCase(base.BaseTestCase):
         return parsed(self.text(*args, **fields))
 
     def test_nothing_is_said_of_what_is_not_known_yet(self):
+        found = self.read()
+        waits = {key for key in found if key[0].startswith('wait_seconds')}
+        self.assertEqual({0}, {found.pop(key) for key in waits})
         self.assertEqual({
             ('info', '1.2.3'): 1,
             ('moves_total', 'adopted'): 0, ('moves_total', 'pulled'): 0,
@@ -49,7 +53,7 @@ class ExpositionTestCase(base.BaseTestCase):
             ('operations_refused_total',): 0,
             ('takeover_oldest_pending_seconds',): 0,
             ('listing_age_seconds',): 60, ('audit_age_seconds',): 60},
-            self.read())
+            found)
 
     def test_members_are_those_that_share_the_nodes(self):
         self.assertEqual(2, self.read(view=pictures.VIEW)['members',])
@@ -101,6 +105,23 @@ class ExpositionTestCase(base.BaseTestCase):
         some = counters.Counters().with_pending(Pending.REST, {'i1'}, 70)
         self.assertEqual(
             30, self.read(some)['takeover_oldest_pending_seconds',])
+
+    def test_waits_are_a_histogram(self):
+        some = counters.Counters()
+        for seconds in 0.5, 45, 1e6:
+            some = some.waited(Wait.TAKEOVER, seconds)
+        found = self.read(some)
+        self.assertEqual(
+            {'1.0': 1, '30.0': 1, '60.0': 2, '14400.0': 2, '+Inf': 3},
+            {bound: found['wait_seconds_bucket', bound, 'takeover']
+             for bound in ('1.0', '30.0', '60.0', '14400.0', '+Inf')})
+        self.assertEqual((3, 1000045.5), (
+            found['wait_seconds_count', 'takeover'],
+            found['wait_seconds_sum', 'takeover']))
+        self.assertEqual(
+            {'build', 'delete', 'move', 'takeover'},
+            {labels[0] for name, *labels in found
+             if name == 'wait_seconds_count'})
 
     def test_work_by_how_long_it_took_and_when(self):
         some = counters.Counters().with_turns(

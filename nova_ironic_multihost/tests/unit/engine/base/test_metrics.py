@@ -11,6 +11,7 @@ from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.tests.unit.engine import cloud
@@ -137,6 +138,7 @@ class TallyTestCase(base.BaseTestCase):
         def count():
             for _ in range(500):
                 self.recorder.count(Event.REFUSED)
+                self.recorder.note_wait(Wait.DELETE, 2)
 
         threads = [threading.Thread(target=count) for _ in range(4)]
         for thread in threads:
@@ -144,6 +146,8 @@ class TallyTestCase(base.BaseTestCase):
         for thread in threads:
             thread.join()
         self.assertEqual({Event.REFUSED: 2000}, self.counts())
+        self.assertEqual(
+            4000, self.recorder.totals.waits[Wait.DELETE].seconds)
 
     def test_whoever_reads_waits_for_nobody(self):
         """A handler of signals reads in the middle of a write."""

@@ -186,16 +186,11 @@ def _place(name):
 
 
 def openrc(settings):
-    """Shell lines that let the openstack client of the venv in."""
+    """Shell lines that let the clients of the venv in."""
     variables = {
-        'OS_AUTH_URL': settings.url('keystone') + '/v3',
-        'OS_USERNAME': 'admin',
-        'OS_PASSWORD': places.PASSWORD,
-        'OS_PROJECT_NAME': 'admin',
-        'OS_USER_DOMAIN_ID': 'default',
-        'OS_PROJECT_DOMAIN_ID': 'default',
-        'OS_REGION_NAME': places.REGION,
-        'OS_IDENTITY_API_VERSION': '3',
+        'OS_CLIENT_CONFIG_FILE': settings.clouds,
+        'OS_CLOUD': 'lab-admin',
+        'OS_BAREMETAL_CLOUD': 'lab-system-admin',
         # Proxies of the environment know nothing of this machine's loopback.
         'NO_PROXY': places.HOST,
         'no_proxy': places.HOST,

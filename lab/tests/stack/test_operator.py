@@ -8,6 +8,7 @@ no database; and what Prometheus says meanwhile.
 
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 
@@ -24,6 +25,16 @@ SETTINGS = (
     '--set', 'notifications.notification_format=versioned',
     '--set', 'DEFAULT.manager_shutdown_timeout=15',
     '--set', 'DEFAULT.graceful_shutdown_timeout=20')
+
+FIRST_STEPS = command.ROOT / 'doc' / 'source' / 'user' / 'first-steps.rst'
+
+
+def forms(text):
+    """Return the lines of a text, without hosts, numbers and plurals."""
+    text = re.sub(r'compute-\d+', 'HOST', text)
+    text = re.sub(r'\d+', 'N', text)
+    text = re.sub(r'\b(server|node)s\b', r'\1', text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class OperatorTestCase(operating.OperatingTestCase):
@@ -43,6 +54,7 @@ class OperatorTestCase(operating.OperatingTestCase):
                          (shown['owner'], shown['server']))
         self.scrape()
         self.is_ready()
+        free = self.row(dead)['Free']
 
         # It dies: its free nodes go, its server waits for a word.
         moving = self.listed('plan', '--remove', dead)
@@ -64,6 +76,7 @@ class OperatorTestCase(operating.OperatingTestCase):
         status, said, errors = self.ask(
             'fence', dead, '--wait', str(PATIENCE))
         self.assertEqual(0, status, said + errors)
+        self.is_documented('fence', said + errors)
         self.assertEqual(('fenced', 'disabled', 0), tuple(
             self.row(dead)[name] for name in ('State', 'Status', 'Nodes')))
         self.assertEqual(1, self.ask('silent', dead)[0])
@@ -83,7 +96,9 @@ class OperatorTestCase(operating.OperatingTestCase):
         status, said, errors = self.ask(
             'unfence', dead, '--wait', str(PATIENCE))
         self.assertEqual(0, status, said + errors)
-        self.until(lambda: self.row(dead)['Free'] > 0)
+        self.is_documented('unfence', said + errors)
+        # Its own ones, none if its only node had the server.
+        self.until(lambda: self.row(dead)['Free'] == free)
         self.assertEqual('enabled', self.row(dead)['Status'])
         status, said, errors = self.ask('drain', takeover_target, '--wait',
                                         str(PATIENCE))
@@ -97,6 +112,15 @@ class OperatorTestCase(operating.OperatingTestCase):
         self.assertEqual(0, self.ask('undrain', takeover_target)[0])
         self.until(lambda: self.ask('check')[0] == 0)
         self.is_mapped_again(takeover_target)
+
+    def is_documented(self, name, printed):
+        """See that the page "First steps" shows what a command prints."""
+        [shown] = re.findall(
+            rf'\n   \$ nova-ironic-multihost {name} .+\n((?:   [^$\n].*\n)+)',
+            FIRST_STEPS.read_text())
+        shown, printed = forms(shown), forms(printed)
+        self.assertEqual((shown[0], shown[-1]), (printed[0], printed[-1]))
+        self.assertLessEqual(set(printed), set(shown))
 
     def is_ready(self):
         """See that the check before a change passes, or says why not."""

@@ -39,7 +39,16 @@ class NewcomerTestCase(base.BaseTestCase):
     def test_each_step_has_a_command_for_a_cloud_and_for_the_lab(self):
         steps = STEP.split((SOURCE / 'user' / 'first-steps.rst').read_text())
         self.assertEqual(7, len(steps))
-        self.assertEqual([2] * 6, [
-            step.count('.. code-block:: console') for step in steps[1:]])
-        self.assertEqual([1] * 6, [
-            step.count('$ tools/lab ') for step in steps[1:]])
+        of_hosts = [step for step in steps if '# systemctl ' in step]
+        self.assertEqual(3, len(of_hosts))
+        for step in of_hosts:
+            self.assertIn('   $ tools/lab ', step)
+        for step in steps[1:]:
+            self.assertTrue(step in of_hosts
+                            or '   $ nova-ironic-multihost ' in step, step)
+
+    def test_it_ends_with_a_fence_and_an_unfence(self):
+        text = (SOURCE / 'user' / 'first-steps.rst').read_text()
+        self.assertEqual(['fence', 'unfence'], re.findall(
+            r'\n   \$ nova-ironic-multihost (\w*fence) compute-1 --wait 600\n'
+            r'   compute-1 is ', text))

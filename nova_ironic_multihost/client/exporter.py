@@ -28,6 +28,7 @@ from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client import services
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.telemetry import http_server
 
@@ -268,9 +269,8 @@ PREFIX = 'nova_ironic_multihost_cloud_'
 #: States of a node, as a label.
 STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
 
-#: Values of the label ``operation``.
-OPERATIONS = BUILD, DELETE, MOVE, TAKEOVER = (
-    'build', 'delete', 'move', 'takeover')
+#: States of an operation: whether a compute service that is up has it.
+PROGRESS = WAITING, RUNNING = 'waiting', 'running'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -371,27 +371,33 @@ def _nodes_of_computes(seen: cloud_state.CloudState,
 
 
 def _oldest(seen: cloud_state.CloudState) -> Series:
-    waits = {operation: [0.0] for operation in OPERATIONS}
+    waits = {(wait, state): [0.0] for wait in Wait for state in PROGRESS}
     for server in seen.instances:
+        service = seen.service_of.get(server.key) if server.key else None
+        since = server.updated
         if takeover.is_mark(server.task_state):
-            operation = TAKEOVER
-        elif server.task_state in ('deleting', 'soft-deleting'):
-            operation = DELETE
+            wait = Wait.TAKEOVER
+        elif server.task_state in takeover.DELETING:
+            wait = Wait.DELETE
         elif server.vm_state == 'building':
-            operation = BUILD
+            wait = Wait.BUILD
+        elif service and service.forced_down and not server.deleted:
+            wait, since = Wait.TAKEOVER, service.seen or seen.at
         else:
             continue
-        waits[operation].append(seen.at - server.updated)
+        state = RUNNING if service and service.up else WAITING
+        waits[wait, state].append(seen.at - since)
     for service in seen.services:
         # nova hears from it no more, so others should have its free nodes.
         if not service.up and service.seen and seen.free_of(service.host):
-            waits[MOVE].append(seen.at - service.seen)
+            waits[Wait.MOVE, WAITING].append(seen.at - service.seen)
     return _series(
         'oldest_seconds', 'For how long the oldest build, delete or takeover '
-        'has been in its state, and the free nodes of a compute service have '
-        'been on it since its last heartbeat.', ('operation',),
-        {(operation,): max(seconds)
-         for operation, seconds in waits.items()})
+        'has been in its state, and the free nodes and fenced servers of a '
+        'compute service have been on it since its last heartbeat.',
+        ('operation', 'state'),
+        {(wait.value, state): max(seconds)
+         for (wait, state), seconds in waits.items()})
 
 
 def _one(name: str, text: str, value: float) -> Series:

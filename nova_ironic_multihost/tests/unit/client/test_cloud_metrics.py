@@ -58,12 +58,14 @@ class CloudTestCase(base.BaseTestCase):
 
     def test_oldest(self):
         def oldest(seen):
-            return {operation: seconds for (operation,), seconds
+            return {key: seconds for key, seconds
                     in told(seen)['oldest_seconds'].items() if seconds}
 
         seen = views.consistent()
-        self.assertEqual(set(exporter.OPERATIONS), {
-            operation for operation, in told(seen)['oldest_seconds']})
+        self.assertEqual(
+            {(operation, state) for state in ('waiting', 'running')
+             for operation in ('build', 'delete', 'move', 'takeover')},
+            told(seen)['oldest_seconds'].keys())
         self.assertEqual({}, oldest(seen))
         for number, (operation, state) in enumerate((
                 ('build', {'vm_state': 'building'}),
@@ -73,19 +75,29 @@ class CloudTestCase(base.BaseTestCase):
                 ('takeover', {'task_state': takeover.taking(
                     'deleting', host_key('compute-1'))}))):
             age = 10.0 * (number + 1)
-            self.assertEqual({operation: age}, oldest(views.changed(
-                seen, 'instances', 0, updated=views.NOW - age, **state)))
+            old = views.changed(
+                seen, 'instances', 0, updated=views.NOW - age, **state)
+            self.assertEqual({(operation, 'running'): age}, oldest(old))
+            self.assertEqual({(operation, 'waiting'): age}, oldest(
+                views.changed(old, 'instances', 0, host=None)))
+            self.assertEqual(age, oldest(views.changed(
+                old, 'services', 0, up=False))[operation, 'waiting'])
             seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
                 f's-{number}', updated=views.NOW))
         self.assertEqual({}, oldest(views.changed(
             seen, 'instances', 0, task_state='rebooting')))
         down = views.changed(seen, 'services', 1, up=False,
                              seen=views.NOW - 70)
-        self.assertEqual({'move': 70.0}, oldest(down))
+        self.assertEqual({('move', 'waiting'): 70.0}, oldest(down))
         used = views.changed(views.changed(
             down, 'nodes', 1, instance_uuid='a'), 'nodes', 4,
             instance_uuid='b')
         self.assertEqual({}, oldest(used))
+        fenced = views.changed(seen, 'services', 0, up=False,
+                               forced_down=True, seen=views.NOW - 90)
+        self.assertEqual(90.0, oldest(fenced)['takeover', 'waiting'])
+        self.assertNotIn(('takeover', 'waiting'), oldest(views.changed(
+            fenced, 'services', 0, forced_down=False)))
 
     def test_one_down(self):
         seen = views.changed(views.consistent(), 'services', 0, up=False,

@@ -172,6 +172,50 @@ class NobodyLeft(Incident):
             self.cloud.service(host, state='up')
 
 
+class BuildsLate(Incident):
+    """The machine of db-6 does not boot."""
+
+    def begin(self):
+        self.cloud.servers[3].update({
+            'OS-EXT-STS:vm_state': 'building',
+            'OS-EXT-STS:task_state': 'spawning'})
+        self.cloud.nodes[6].update(provision_state='wait call-back')
+
+    def end(self):
+        self.cloud.servers[3].update({
+            'OS-EXT-STS:vm_state': 'error', 'OS-EXT-STS:task_state': None})
+        self.cloud.nodes[6].update(provision_state='deploy failed')
+
+
+class DeletesLate(Incident):
+    """The compute service of db-3 is down."""
+
+    def begin(self):
+        self.cloud.service('compute-2', state='down')
+        self.cloud.move(['n-5'], 'compute-1')
+        self.cloud.servers[1].update({'OS-EXT-STS:task_state': 'deleting'})
+
+    def end(self):
+        self.cloud.service('compute-2', state='up')
+        del self.cloud.servers[1]
+        self.cloud.nodes[3].update(
+            instance_uuid=None, provision_state='cleaning')
+
+
+class MovesLate(Incident):
+    """The only other host of the availability zone is disabled."""
+
+    def begin(self):
+        self.cloud.aggregates = [('rack-1', ['compute-2', 'compute-3']),
+                                 ('rack-2', ['compute-1'])]
+        self.cloud.service('compute-2', state='down')
+        self.cloud.service('compute-3', status='disabled',
+                           disabled_reason='new memory')
+
+    def end(self):
+        self.cloud.move(['n-5'], 'compute-3')
+
+
 class LeakedMachines(Incident):
 
     def begin(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import itertools
 import json
 import pathlib
 
@@ -10,6 +11,7 @@ import yaml
 
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.tests.unit.etc import promtool
 from nova_ironic_multihost.tests.unit.etc import series
 
@@ -32,6 +34,11 @@ LENGTH, START, MOMENT = 120, 30, 3
 ALWAYS = '{}x120'
 
 
+def oldest(operation, state):
+    return (f'{CLOUD}oldest_seconds{{{EXPORTER}, operation="{operation}", '
+            f'state="{state}"}}')
+
+
 def healthy():
     """{series: values} of a cloud with two computes that are well."""
     told = {
@@ -43,9 +50,8 @@ def healthy():
     for kind in findings.KINDS:
         told[f'{CLOUD}findings{{{EXPORTER}, kind="{kind}"}}'] = (
             ALWAYS.format(0))
-    for operation in exporter.OPERATIONS:
-        told[f'{CLOUD}oldest_seconds{{{EXPORTER}, operation="{operation}"}}'
-             ] = '0 60 120 60 0x116'
+    for wait, state in itertools.product(Wait, exporter.PROGRESS):
+        told[oldest(wait.value, state)] = '0 60 120 60 0x116'
     for host in 'compute-1', 'compute-2':
         for name, value in (('up', 1), ('fenced', 0), ('enabled', 1),
                             ('silence_seconds', 5)):
@@ -128,6 +134,8 @@ FAULTS = {
         {},
         {f'{CLOUD}compute_enabled{{{HOST}}}': 0,
          f'{CLOUD}compute_up{{{EXPORTER}, host="compute-2"}}': 0,
+         # None of them can move.
+         oldest('move', 'waiting'): '0x30 60+60x89',
          f'{CLOUD}compute_nodes{{{EXPORTER}, host="compute-2", '
          'state="used"}': 0}, 5),
     ('NobodyLeft', 'no service at all'): Fault(
@@ -139,6 +147,18 @@ FAULTS = {
            f'state="{state}"}}': 'gone'
            for host in ('compute-1', 'compute-2')
            for state in ('free', 'used', 'leaked')}, 5),
+    ('BuildsLate', 'nobody begins one'): Fault(
+        {}, {oldest('build', 'waiting'): '0x30 60+60x89'}, 15),
+    ('BuildsLate', 'a machine is not deployed'): Fault(
+        {}, {oldest('build', 'running'): '0x30 60+60x89'}, 65),
+    ('DeletesLate', 'nobody begins one'): Fault(
+        {}, {oldest('delete', 'waiting'): '0x30 60+60x89'}, 35),
+    ('DeletesLate', 'a machine is not torn down'): Fault(
+        {}, {oldest('delete', 'running'): '0x30 60+60x89'}, 35),
+    ('MovesLate', ''): Fault(
+        {},
+        {oldest('move', 'waiting'): '0x30 60+60x89',
+         f'{CLOUD}compute_up{{{HOST}}}': 0, nodes('used'): 0}, 10),
     ('LeakedMachines', ''): Fault(
         {'kind': findings.LEAKED},
         {finding(findings.LEAKED): 2, nodes('leaked'): 2}, 60),

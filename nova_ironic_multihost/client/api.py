@@ -2,7 +2,7 @@
 
 """Connections to the APIs, their answers and errors.
 
-Errors of openstacksdk and keystoneauth become a CloudError whose message has
+Errors of openstacksdk and keystoneauth become a CloudError: its message has
 the remedy. openstacksdk is imported when it is used: its import takes more
 than a second, and ``--help`` needs none of it.
 """

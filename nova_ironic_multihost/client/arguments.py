@@ -3,11 +3,9 @@
 """Options, exit statuses and words that the commands share."""
 
 import argparse
+from collections.abc import Sequence
 import math
 import os
-
-from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import findings
 
 #: Exit statuses.
 DONE, LEFT, UNKNOWN = range(3)
@@ -43,15 +41,6 @@ def add_extent(options: argparse.ArgumentParser) -> None:
         'node, eight at a time')
 
 
-def add_look(options: argparse.ArgumentParser) -> None:
-    """Add the options for additional checks and for the waiting time."""
-    add_extent(options)
-    options.add_argument(
-        '--wait', type=seconds, default=0, metavar='SECONDS',
-        help='look again until nothing is found and no server is in the '
-        'middle of something, at most this long (default: look once)')
-
-
 def seconds(text: str) -> float:
     """Parse seconds of the command line."""
     number = float(text)
@@ -60,16 +49,13 @@ def seconds(text: str) -> float:
     return number
 
 
-def summary(seen: cloud_state.CloudState,
-            found: list[findings.Finding]) -> str:
-    """Return the last line of a check."""
-    counts = (f'{counted(len(seen.nodes), "node")}, '
-              f'{counted(len(seen.up_hosts), "compute service")} up')
-    if found:
-        return f'{counts}: {counted(len(found), "finding")}'
-    return f'{counts}: each node has exactly one owner'
-
-
 def counted(number: int, word: str) -> str:
     """Return a number with its noun: 1 node, 2 nodes."""
     return f'{number} {word}' + ('' if number == 1 else 's')
+
+
+def some(names: Sequence[str], shown: int = 5) -> str:
+    """Return names in words, only the first few of many."""
+    more = len(names) - shown
+    return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
+                                       else '')

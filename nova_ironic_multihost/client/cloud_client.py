@@ -74,6 +74,8 @@ def connect(cloud: str | None = None,
 class CloudClient:
     """Reads and changes a cloud through its APIs.
 
+    Each method raises CloudError when a service does not answer or refuses.
+
     :param project: connection to nova and placement
     :param system: connection to Ironic, may be the same
     """
@@ -140,10 +142,7 @@ class CloudClient:
             zones=tuple(sorted(self.zones().items())) if zones else None)
 
     def zones(self) -> dict[HostKey, str]:
-        """Return host -> availability zone, of hosts with an explicit zone.
-
-        :raises CloudError: when nova does not answer
-        """
+        """Return host -> availability zone, of hosts with an explicit zone."""
         found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
         return peers.host_zones(
             peers.Aggregate.of(one['uuid'], one['hosts'],
@@ -151,10 +150,7 @@ class CloudClient:
             for one in found)
 
     def marked(self, trait: str) -> frozenset[str]:
-        """Return the uuids of the resource providers with a trait.
-
-        :raises CloudError: when placement does not answer
-        """
+        """Return the uuids of the resource providers with a trait."""
         return frozenset(
             provider['uuid'] for provider in self._placement.get(
                 '/resource_providers', _PLACEMENT, required=trait)[
@@ -166,7 +162,6 @@ class CloudClient:
 
         :param conductor_group: None for any; '' is the default group
         :param shard: None for any
-        :raises CloudError: when Ironic does not answer
         """
         # A parameter that is None is not sent.
         return frozenset(node['uuid'] for node in self._ironic.pages(
@@ -201,7 +196,6 @@ class CloudClient:
 
         :param host: as nova spells it
         :returns: None without a server
-        :raises CloudError: when nova does not answer
         """
         [node] = [server.get(_NODE) for server in self._nova.get(
             '/servers/detail', _COMPUTE, all_tenants=1, host=host,
@@ -209,28 +203,15 @@ class CloudClient:
         return _is_uuid(node) if node else None
 
     def servers_of(self, host: str) -> tuple[cloud_state.CloudServer, ...]:
-        """Return the servers of a host that are not deleted; asks nova only.
-
-        :raises CloudError: when nova does not answer
-        """
+        """Return the servers of a host that are not deleted."""
         return tuple(_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1,
             host=host))
-
-    def migrating(self, host: str) -> frozenset[str]:
-        """Return the uuids of servers with a migration from or to a host.
-
-        Evacuations count as migrations.
-
-        :raises CloudError: when nova does not answer
-        """
-        return frozenset(self.migrations(host=host).values())
 
     def migrations(self, **filters: str) -> dict[str, str]:
         """Return {uuid: server} of the migrations that are not over.
 
         :param filters: of nova's list: ``host``, ``instance_uuid``
-        :raises CloudError: when nova does not answer
         """
         return {
             migration['uuid']: migration['instance_uuid']
@@ -436,8 +417,6 @@ class CloudClient:
         """Return a deleted server.
 
         None if nova never had it, or has archived or purged it.
-
-        :raises CloudError: when nova does not answer
         """
         found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
                                uuid=uuid)['servers']

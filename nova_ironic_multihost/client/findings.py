@@ -23,6 +23,7 @@ import datetime
 import time
 import typing
 
+from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model
@@ -167,13 +168,7 @@ def _unless_hidden(seen: cloud_state.CloudState) -> str:
     if not unknown:
         return ''
     return (f', or one whose host is not mapped to a cell ({_MAP}; of '
-            f'{_some(unknown)} it is not known)')
-
-
-def _some(names: list[str], shown: int = 3) -> str:
-    more = len(names) - shown
-    return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
-                                       else '')
+            f'{arguments.some(unknown)} it is not known)')
 
 
 def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
@@ -343,6 +338,16 @@ def _named(instance: cloud_state.CloudServer) -> str:
 def busy(seen: cloud_state.CloudState) -> int:
     """Return the number of servers with a task state."""
     return sum(1 for i in seen.instances if i.task_state and not i.deleted)
+
+
+def summary(seen: cloud_state.CloudState,
+            found: list[Finding]) -> str:
+    """Return the last line of a check."""
+    counted = arguments.counted
+    return (f'{counted(len(seen.nodes), "node")}, '
+            f'{counted(len(seen.up_hosts), "compute service")} up: '
+            + (counted(len(found), 'finding') if found
+               else 'each node has exactly one owner'))
 
 
 def wait(read: Callable[[], cloud_state.CloudState], seconds: float,

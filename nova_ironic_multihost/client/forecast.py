@@ -1,293 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Forecast which nodes move when compute services are added or removed.
+"""Forecast who takes what a compute service has, when it is fenced or drained.
 
-It uses the driver's hash ring. A free node moves to the member that the ring
-prefers; a server of a host that is forced down moves to the takeover target.
+Without I/O. A fenced compute service is forced down and disabled in nova:
+others take over its servers (:mod:`.rules.takeover`) and take its free nodes.
+A drained one is disabled: it keeps its nodes with servers, and the audits of
+the others take its free nodes (:mod:`.rules.ownership`, rule 9).
 """
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
-import uuid
+import enum
+import typing
 
+from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import ring
-
-#: Namespace of the uuids of imagined nodes.
-_IMAGINED = uuid.UUID('6f1f1f0e-1d0c-5a53-9d0e-2f6a0b7c8d9e')
-
-
-class PlanError(ValueError):
-    """The change does not fit the cloud; the message names the remedy."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """Compute services that are added, and those that are removed for good.
-
-    :param zone: availability zone of the added ones; None for that of the
-        host aggregates.
-    :param partition: label of their partition; None if there is only one.
-    """
-
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    zone: str | None = None
-    partition: str | None = None
-
-    @property
-    def added(self) -> frozenset[HostKey]:
-        """The hosts that are added."""
-        return frozenset(map(host_key, self.add))
-
-    @property
-    def removed(self) -> frozenset[HostKey]:
-        """The hosts that are removed."""
-        return frozenset(map(host_key, self.remove))
-
-
-@dataclasses.dataclass(frozen=True)
-class Move:
-    """A number of nodes that move from one compute service to another.
-
-    :param source: '' for nodes without an owner.
-    :param target: '' if no host may take them; they stay.
-    :param free: free nodes; these move by themselves.
-    :param held: nodes with a server or a leaked machine; these move when the
-        source is forced down.
-    """
-
-    source: str
-    target: str
-    free: int
-    held: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Forecast:
-    """The effects of a change.
-
-    :param moves: by source and target.
-    :param nodes: number of nodes considered.
-    :param anyway: number of the moving nodes that would also move without
-        the change, maybe to another host.
-    :param before: member of the ring -> its free nodes without the change,
-        after all moves.
-    :param after: member of the ring -> its free nodes with the change.
-    """
-
-    moves: tuple[Move, ...]
-    nodes: int
-    anyway: int
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    """The host of a node, and its use.
-
-    :param owner: host of its server; without a server, of its record.
-    :param held: Ironic holds it for a server, known to nova or not.
-    :param used: nova has that server.
-    """
-
-    uuid: str
-    owner: HostKey | None
-    held: bool = False
-    used: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class _Hosts:
-    """The hosts that keep their held nodes.
-
-    :param up: these keep their leaked machines.
-    :param serving: these keep their servers: in nova, and not forced down.
-    """
-
-    up: frozenset[HostKey]
-    serving: frozenset[HostKey]
-
-    @classmethod
-    def of(cls, seen: cloud_state.CloudState) -> '_Hosts':
-        return cls(seen.up_hosts, frozenset(
-            host for host, service in seen.service_of.items()
-            if not service.forced_down))
-
-    def after(self, change: Change) -> '_Hosts':
-        return _Hosts((self.up | change.added) - change.removed,
-                      (self.serving | change.added) - change.removed)
-
-
-def plan(report: ownership_report.OwnershipReport, change: Change,
-         imagined: int | None = None) -> Forecast:
-    """Return which nodes would move.
-
-    :param report: the present state.
-    :param imagined: number of free nodes to use instead of Ironic's nodes.
-    :raises PlanError: when the change does not fit the cloud
-    """
-    _refuse(report, change)
-    # The nodes of removed hosts do not define a partition.
-    report = ownership_report.OwnershipReport(
-        report.seen, report.settings, gone=change.removed)
-    changed = _partition_of(
-        report, change, needed=bool(change.add) or imagined is not None)
-    zones = dict(report.zones)
-    if change.zone:
-        zones.update(dict.fromkeys(change.added, change.zone))
-    before = _Hosts.of(report.seen)
-    sums = _Sums(zones, before, before.after(change))
-    for part in report.partitions.found:
-        old = report.preferences(part)
-        added = change.added if part is changed else frozenset()
-        new = ring.Preferences(
-            {host: zones.get(host)
-             for host in (old.members.keys() | added) - change.removed},
-            old.points, old.cross_zones)
-        if imagined is not None:
-            if part is changed:
-                sums.add(_imagined(imagined, old), old, new)
-        else:
-            sums.add(_places(report, part), old, new)
-    return sums.plan()
-
-
-def _refuse(report: ownership_report.OwnershipReport, change: Change) -> None:
-    for host in change.remove:
-        if host_key(host) not in report.seen.service_of and (
-                report.partitions.of_host(host_key(host)) is None):
-            raise PlanError(
-                f'nova has no compute service {host} that could be removed. '
-                'Look at "nova-ironic-multihost list".')
-    for host in change.add:
-        if report.is_member(host_key(host)):
-            raise PlanError(
-                f'{host} shares the nodes already. Name one that does not.')
-    both = change.added & change.removed
-    if both:
-        raise PlanError(f'{", ".join(sorted(both))} cannot be added and '
-                        'removed at once. Name it once.')
-
-
-def _partition_of(
-    report: ownership_report.OwnershipReport, change: Change, needed: bool
-) -> ownership_report.NodeShare:
-    """Return the partition of the added hosts and imagined nodes."""
-    found = {part.label: part for part in report.partitions.found}
-    labels = ', '.join(f'"{label}"' for label in sorted(found))
-    if change.partition is None:
-        if len(found) == 1 or not needed:
-            return next(iter(found.values()))
-        raise PlanError(f'The nodes are shared in {len(found)} partitions. '
-                        f'Say --partition with one of {labels}.')
-    if change.partition not in found:
-        raise PlanError(f'There is no partition "{change.partition}". '
-                        f'Name one of {labels}.')
-    return found[change.partition]
-
-
-def _places(
-    report: ownership_report.OwnershipReport, part: ownership_report.NodeShare
-) -> Iterable[_Place]:
-    seen = report.seen
-    for node in report.nodes(part):
-        used = seen.usage(node) is cloud_state.Usage.USED
-        owner = seen.owner_of.get(node.uuid)
-        if used and node.instance_uuid is not None:
-            owner = seen.instance_of[node.instance_uuid].key or owner
-        yield _Place(node.uuid, owner, node.instance_uuid is not None, used)
-
-
-def _imagined(number: int, preferences: ring.Preferences
-              ) -> Iterable[_Place]:
-    for index in range(number):
-        name = str(uuid.uuid5(_IMAGINED, str(index)))
-        yield _Place(name, preferences.host_for(name))
-
-
-class _Sums:
-    """Counts the moves of nodes.
-
-    :param old: hosts without the change
-    :param new: hosts with the change
-    """
-
-    def __init__(self, zones: Mapping[HostKey, str], old: _Hosts,
-                 new: _Hosts) -> None:
-        self._zones = zones
-        self._old = old
-        self._new = new
-        self._moves: dict[tuple[HostKey | None, HostKey | None],
-                          collections.Counter[bool]] = {}
-        self._nodes = 0
-        self._anyway = 0
-        self._before: collections.Counter[HostKey] = collections.Counter()
-        self._after: collections.Counter[HostKey] = collections.Counter()
-
-    def add(self, places: Iterable[_Place], old: ring.Preferences,
-            new: ring.Preferences) -> None:
-        """Count nodes of one partition, by its rings before and after."""
-        self._before.update(dict.fromkeys(old.members, 0))
-        self._after.update(dict.fromkeys(new.members, 0))
-        for place in places:
-            self._nodes += 1
-            before = self._final_owner(place, old, self._old)
-            after = self._final_owner(place, new, self._new)
-            if not place.held:
-                self._count(self._before, before, old)
-                self._count(self._after, after, new)
-            if after == place.owner:
-                continue
-            self._anyway += before != place.owner
-            self._moves.setdefault(
-                (place.owner, after), collections.Counter())[place.held] += 1
-
-    def _final_owner(self, place: _Place, preferences: ring.Preferences,
-                     hosts: _Hosts) -> HostKey | None:
-        """Return the owner of a node after all moves, None for none."""
-        owner = place.owner
-        if place.held and owner in (
-                hosts.serving if place.used else hosts.up):
-            return owner
-        zone = self._zone(owner)
-        found = (preferences.takeover_target(place.uuid, zone) if place.used
-                 else preferences.host_for(place.uuid, zone))
-        # No host may take it: it stays with its owner, if that one lives.
-        if found is None and owner in hosts.serving:
-            return owner
-        if found is None or place.held:
-            return found
-        # When a zone has no member left, a host without zone takes its free
-        # nodes; from there they move on to the member that the ring prefers.
-        return preferences.host_for(place.uuid, self._zone(found))
-
-    def _zone(self, host: HostKey | None) -> str | None:
-        return self._zones.get(host) if host is not None else None
-
-    @staticmethod
-    def _count(sums: collections.Counter[HostKey], host: HostKey | None,
-               preferences: ring.Preferences) -> None:
-        if host is not None and host in preferences.members:
-            sums[host] += 1
-
-    def plan(self) -> Forecast:
-        """Return the sums."""
-        return Forecast(
-            tuple(Move(source or '', target or '', counts[False],
-                       counts[True])
-                  for (source, target), counts in sorted(
-                      self._moves.items(),
-                      key=lambda item: tuple(map(str, item[0])))),
-            self._nodes, self._anyway,
-            {host: self._before[host] for host in sorted(self._before)},
-            {host: self._after[host] for host in sorted(self._after)})
+from nova_ironic_multihost.rules import takeover
 
 
 def open_for_builds(services: tuple[cloud_state.Service, ...]
@@ -296,17 +30,193 @@ def open_for_builds(services: tuple[cloud_state.Service, ...]
     return [s for s in services if s.up and not s.disabled]
 
 
+class Obstacle(enum.Enum):
+    """Why no host takes a server or a node; the value is for people."""
+
+    MIGRATING = (
+        'until their migration is over: that of an evacuation ends within two '
+        'minutes, any other one has to be ended')
+    NO_PARTITION = (
+        'because no other compute service that is enabled and up has nodes of '
+        'their conductor group and shard: enable or start one there, or give '
+        'their nodes in Ironic a group and shard that one serves')
+    NO_TARGET = (
+        'because no other compute service of this availability zone and '
+        'partition is enabled and up: enable or start one')
+    NO_MACHINE = (
+        'because Ironic holds no node for them: they can only be deleted, or '
+        'wait until this compute service is back')
+    OTHER_MACHINE = (
+        'because Ironic holds another node for them than nova has: compare '
+        '"openstack baremetal node list --long" with "openstack server show"')
+    SERVING = 'until the server on each is deleted'
+    STRAY = (
+        'because they are held for servers that nova does not have: '
+        '"nova-ironic-multihost leaks" says what becomes of them')
+    HIDDEN = (
+        'because Ironic does not show them: they are gone, or hidden from '
+        'this account; only their compute service lets them go')
+
+
+#: Why a drained compute service keeps a node that is not free.
+_NOT_FREE = frozenset({Obstacle.SERVING, Obstacle.STRAY, Obstacle.HIDDEN})
+
+# The host that takes a server or a node, or why no host does.
+_Target: typing.TypeAlias = HostKey | Obstacle
+_Names: typing.TypeAlias = Mapping[Obstacle, tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostForecast:
+    """Which hosts take the servers and free nodes of a compute service.
+
+    :ivar servers: host, as nova spells it -> number of servers it takes over
+    :ivar nodes: host, as nova spells it -> number of free nodes it takes
+    :ivar stuck_servers: obstacle -> names of servers that stay
+    :ivar stuck_nodes: obstacle -> uuids of free nodes that stay
+    :ivar kept_nodes: the same of nodes that are not free, of a drained one
+    """
+
+    servers: Mapping[str, int]
+    nodes: Mapping[str, int]
+    stuck_servers: _Names
+    stuck_nodes: _Names
+    kept_nodes: _Names
+
+    @property
+    def server_count(self) -> int:
+        """The number of servers, moving or not."""
+        return sum(self.servers.values()) + _count(self.stuck_servers)
+
+    @property
+    def node_count(self) -> int:
+        """The number of free nodes, moving or not."""
+        return sum(self.nodes.values()) + _count(self.stuck_nodes)
+
+    @property
+    def stuck(self) -> int:
+        """The number of servers and free nodes that stay."""
+        return _count(self.stuck_servers) + _count(self.stuck_nodes)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the compute service has no servers and free nodes."""
+        return not (self.server_count or self.node_count)
+
+    @property
+    def moves(self) -> bool:
+        """Whether some of the servers and free nodes may still move."""
+        return bool(self.servers or self.nodes
+                    or Obstacle.MIGRATING in self.stuck_servers)
+
+    @property
+    def stuck_names(self) -> tuple[_Names, _Names]:
+        """The servers and free nodes that stay."""
+        return self.stuck_servers, self.stuck_nodes
+
+    @property
+    def free(self) -> str:
+        """The number of free nodes, in words."""
+        return _nodes(self.node_count)
+
+    @property
+    def all(self) -> str:
+        """The numbers of servers and free nodes, in words."""
+        return f'{_servers(self.server_count)} and {self.free}'
+
+    def sentences(self) -> Iterator[str]:
+        """Yield a sentence for each host that takes something."""
+        for host in sorted({*self.servers, *self.nodes}):
+            taken = [words(counts[host]) for words, counts in (
+                (_servers, self.servers), (_nodes, self.nodes))
+                if host in counts]
+            yield f'{host} takes {" and ".join(taken)}'
+
+    def obstacles(self) -> Iterator[str]:
+        """Yield a sentence for each obstacle."""
+        for stuck, noun in ((self.stuck_servers, 'server'),
+                            (self.stuck_nodes, 'free node'),
+                            (self.kept_nodes, 'node')):
+            for obstacle, names in stuck.items():
+                stay = 'stays' if len(names) == 1 else 'stay'
+                yield (f'{arguments.counted(len(names), noun)} '
+                       f'({arguments.some(names)}) {stay} {obstacle.value}')
+
+
+def of_host(seen: cloud_state.CloudState, host: str,
+            settings: ownership_report.SharedSettings,
+            migrating: Collection[str] = (),
+            drained: bool = False) -> HostForecast:
+    """Return which hosts take the servers and free nodes of a host.
+
+    :param seen: with its zones
+    :param host: counts as fenced or drained, even if it is not
+    :param settings: of nova.conf on the other hosts
+    :param migrating: uuids of servers with a migration in progress
+    :param drained: it keeps its servers
+    """
+    targets = Successors(seen, host, settings, migrating)
+    servers = [(server.name or server.uuid, targets.of_instance(server))
+               for server in seen.instances
+               if server.key == targets.host and not server.deleted]
+    nodes = [(node, targets.of_drained(node) if drained
+              else targets.of_owned(node)) for node in seen.owned_by(host)
+             if drained or not targets.serves(node)]
+    if drained:
+        servers = []
+    stuck = _stuck(nodes)
+    kept = _NOT_FREE if drained else frozenset()
+    return HostForecast(
+        _taken(seen, servers), _taken(seen, nodes), _stuck(servers),
+        {one: stuck[one] for one in stuck if one not in kept},
+        {one: stuck[one] for one in stuck if one in kept})
+
+
+def _taken(seen: cloud_state.CloudState,
+           targets: list[tuple[str, _Target]]) -> dict[str, int]:
+    counts = collections.Counter(
+        seen.service_of[target].host for _, target in targets
+        if not isinstance(target, Obstacle))
+    return dict(sorted(counts.items()))
+
+
+def _stuck(targets: list[tuple[str, _Target]]) -> _Names:
+    return {obstacle: names for obstacle in Obstacle if (names := tuple(
+        sorted(name for name, target in targets if target is obstacle)))}
+
+
+def _count(stuck: _Names) -> int:
+    return sum(map(len, stuck.values()))
+
+
+def _servers(number: int) -> str:
+    return arguments.counted(number, 'server')
+
+
+def _nodes(number: int) -> str:
+    return arguments.counted(number, 'free node')
+
+
 class Successors:
     """The hosts that share the nodes when one compute service is down.
 
     :param seen: with its zones
     :param host: counts as down, even if it is up
     :param settings: of nova.conf on the other hosts
+    :param migrating: uuids of servers with a migration in progress
     """
 
     def __init__(self, seen: cloud_state.CloudState, host: str,
-                 settings: ownership_report.SharedSettings) -> None:
+                 settings: ownership_report.SharedSettings,
+                 migrating: Collection[str] = ()) -> None:
         self.host = host_key(host)
+        self._seen = seen
+        self._migrating = frozenset(migrating)
+        servers = {s.uuid: s for s in seen.instances if not s.deleted}
+        self._server_on = {n.uuid: servers[n.instance_uuid]
+                           for n in seen.nodes if n.instance_uuid in servers}
+        self._node_held_for = {server.uuid: node for node, server
+                               in self._server_on.items()}
         report = ownership_report.OwnershipReport(
             dataclasses.replace(seen, services=tuple(
                 dataclasses.replace(service, up=False)
@@ -329,13 +239,56 @@ class Successors:
         """Return the next host of the server on a node, or None."""
         preferences = self._report.preferences(self._partition(node))
         zone = self._zones.get(self.host)
-        owner = self._report.seen.owner_of.get(node)
+        owner = self._seen.owner_of.get(node)
         if owner is not None and preferences.may_keep(owner, zone):
             return owner
         return preferences.takeover_target(node, zone)
 
+    def serves(self, node: str) -> bool:
+        """Return whether Ironic holds a node for a server of this host."""
+        server = self._server_on.get(node)
+        return server is not None and server.key == self.host
+
+    def of_owned(self, node: str) -> _Target:
+        """Return the target of a node without a server of this host."""
+        if node not in self._seen.node_of:
+            return Obstacle.HIDDEN
+        server = self._server_on.get(node)
+        if server is not None and server.key in self._seen.up_hosts:
+            # The record follows the server.
+            return server.key
+        return self.of_node(node) or self._obstacle(node)
+
+    def of_instance(self, server: cloud_state.CloudServer) -> _Target:
+        """Return the target of a server of this host."""
+        if server.uuid in self._migrating:
+            return Obstacle.MIGRATING
+        node = self._node_held_for.get(server.uuid)
+        if node is None:
+            if server.node and takeover.needs_no_machine(
+                    server.vm_state, server.task_state):
+                # The new owner of the node takes over the server.
+                return self.of_owned(server.node)
+            return Obstacle.NO_MACHINE
+        if server.node not in (None, node):
+            return Obstacle.OTHER_MACHINE
+        return self.of_server(node) or self._obstacle(node)
+
+    def of_drained(self, node: str) -> _Target:
+        """Return the target of a node of this host if it is drained."""
+        server = self._seen.server_of.get(node)
+        if server is None:
+            return self.of_owned(node)
+        instance = self._seen.instance_of.get(server)
+        return (Obstacle.STRAY if instance is None or instance.deleted
+                else Obstacle.SERVING)
+
+    def _obstacle(self, node: str) -> Obstacle:
+        return (Obstacle.NO_TARGET if self.served(node)
+                else Obstacle.NO_PARTITION)
+
     def _partition(self, node: str) -> ownership_report.NodeShare:
         found = self._report.partitions
-        its = self._report.seen.node_of.get(node)
+        its = self._seen.node_of.get(node)
         part = found.of_node(its) if its else found.of_host(self.host)
         return part or ownership_report.NodeShare(frozenset(), frozenset())

@@ -203,6 +203,37 @@ class ActingCommand(CloudCommand, command.Command):
         if errors:
             raise cloud_state.CloudError(f'{state} {errors[-1]}')
 
+    def follow(self, looks, words, hidden):
+        """Print what a compute service has left, until others have it all.
+
+        :param looks: yields (seconds since the beginning, HostForecast)
+        :param words: returns the numbers of a HostForecast in words
+        :param hidden: why something may wait, as far as no API shows it
+        :returns: whether others have it all
+        """
+        before = None
+        for after, found in looks:
+            if before is None or words(found) != words(before):
+                self.say(f'after {after:.0f} s: {words(found)} left')
+            if before is None:
+                self.explain(found)
+            elif found.stuck_names != before.stuck_names:
+                self.say(*(f'  {line}' for line in found.obstacles()))
+            if found.empty:
+                return True
+            # A single read may show a change only in part.
+            if found == before and not found.moves:
+                return False
+            before = found
+        if found.moves:
+            self.say(f'{hidden}.')
+        return False
+
+    def explain(self, found):
+        """Print who takes what, and what stays and why."""
+        self.say(*(f'  {line}'
+                   for line in (*found.sentences(), *found.obstacles())))
+
 
 class YesNo(columns.FormattableColumn):
     """True, False or None: yes, no or unknown."""

@@ -52,7 +52,11 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
     def get_parser(self, prog_name):
         """Add the options."""
         parser = super().get_parser(prog_name)
-        arguments.add_look(parser)
+        arguments.add_extent(parser)
+        parser.add_argument(
+            '--wait', type=arguments.seconds, default=0, metavar='SECONDS',
+            help='look again until nothing is found and no server is in the '
+            'middle of something, at most this long (default: look once)')
         return parser
 
     def take_action(self, parsed_args):
@@ -63,7 +67,7 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
                 cloud, cloud.read(parsed_args.allocations)),
             parsed_args.wait, parsed_args.host)
         self.status = arguments.LEFT if found else arguments.DONE
-        self.tell(arguments.summary(seen, found))
+        self.tell(findings.summary(seen, found))
         rows = [('finding', one) for one in found] + [
             ('note', one) for one in findings.notes(seen, seen.at)]
         return COLUMNS, [

@@ -2,12 +2,56 @@
 
 """drain, undrain: move the free nodes off a compute service, and undo it."""
 
+import typing
+
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import services
+
+#: The default disabled_reason of a drained compute service.
+REASON = 'nova-ironic-multihost: drained'
+
+#: Why a free node may still wait; no API shows these causes.
+HIDDEN_CAUSES = (
+    'Others take free nodes with their audits, every minute as a rule, '
+    'when they have been up for two of them; a node that a build is on its '
+    'way to after that; none with [ironic_multihost]pulls_per_audit = 0')
+
+
+def refusal(known: tuple[cloud_state.Service, ...],
+            service: cloud_state.Service) -> str | None:
+    """Return why a compute service may not be drained, None if it may."""
+    if any(s != service for s in forecast.open_for_builds(known)):
+        return None
+    outage = fencing.outage(known)
+    if outage:
+        return outage
+    spare = sorted(s.host for s in known
+                   if s.up and s.disabled and s != service)
+    remedy = (f'enable another one first ("undrain {spare[0]}")' if spare
+              else 'start another one first')
+    return (f'Besides {service.host} no compute service is enabled and up: '
+            'every build would end in ERROR, and nobody would take its nodes. '
+            f'So {remedy}; or say --even-if-last')
+
+
+def wanted(service: cloud_state.Service,
+           reason: str | None) -> dict[str, typing.Any]:
+    """Return the request to nova that drains it, {} if it is drained.
+
+    :param reason: new disabled_reason; None keeps the present one, or sets
+        :data:`REASON`
+    """
+    # Its next start removes a stop marker and enables it, and unfence enables
+    # it after a fence. Neither counts as drained.
+    drained = service.disabled and not (
+        service.stop_marker or service.reason.startswith(fencing.REASON))
+    if drained and reason in (None, service.reason):
+        return {}
+    return {'status': 'disabled', 'disabled_reason': reason or REASON}
 
 
 class Drain(base.ActingCommand):
@@ -16,7 +60,7 @@ class Drain(base.ActingCommand):
     It disables the compute service in nova. nova sends no more builds there,
     and the others take its free nodes, a part with each audit. Its nodes with
     servers stay and work as before, until the servers are deleted. A repeated
-    drain changes nothing, and shows what is left.
+    drain changes nothing, and shows the nodes that are left.
     """
 
     EPILOG = """\
@@ -28,7 +72,7 @@ examples:
 
 exit status: 0 done, with --wait: it has no free node; 1 free nodes are left
 when the time is over; 2 refused, or it cannot be asked (standard error says
-what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
+what to do). Ctrl-C ends the waiting, and nothing else.
 """
 
     def get_parser(self, prog_name):
@@ -37,7 +81,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         parser.add_argument(
             '--reason', metavar='TEXT', type=base.reason,
             help='what nova shows as the reason (default: the one that is '
-            f'there, or "{draining.REASON}")')
+            f'there, or "{REASON}")')
         parser.add_argument(
             '--wait', type=arguments.seconds, metavar='SECONDS',
             help='look until it has no free node, at most this long '
@@ -52,9 +96,9 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         """Disable the compute service, and watch it with --wait."""
         cloud, known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(cloud, known, service)
-        body = draining.wanted(service, parsed_args.reason)
+        body = wanted(service, parsed_args.reason)
         takers, sure = self._takers(cloud, known, service)
-        refused = body and not parsed_args.even_if_last and draining.refusal(
+        refused = body and not parsed_args.even_if_last and refusal(
             takers, service)
         if refused:
             raise base.Refused(f'{refused}.')
@@ -93,7 +137,7 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
             return
         known = tuple(
             service if one.id == service.id else one for one in known)
-        refused = draining.refusal(
+        refused = refusal(
             self._takers(cloud, known, service)[0], service)
         if refused:
             services.change(cloud, service, {'status': 'enabled'})
@@ -118,35 +162,22 @@ what to do). Whoever ends it with Ctrl-C ends the waiting, and nothing else.
         return tuple(takers), True
 
     def _watch(self, cloud, host, limit, options):
-        before = None
-        for after, seen in self.watch(
-                lambda: cloud.read(zones=True), limit,
-                f'{host} is disabled; what it has left is not known.'):
+        def look(seen):
             service = services.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(
                     f'{host} is {services.state(service)}: it was enabled, '
                     'or stopped, by somebody else. Drain it again.')
-            found = draining.left(seen, host, options)
-            if before is None or found.free != before.free:
-                self.say(f'after {after:.0f} s: '
-                         f'{arguments.counted(found.free, "free node")} left')
-            if before is None:
-                self._explain(found)
-            if not found.free:
-                self.say(f'{host} is empty of free nodes')
-                return arguments.DONE
-            # A single read may show a change only in part.
-            if found == before and not found.waits:
-                break
-            before = found
-        self._explain(found)
-        if found.waits:
-            self.say(f'{draining.HIDDEN_CAUSES}.')
-        return arguments.LEFT
+            return forecast.of_host(seen, host, options, drained=True)
 
-    def _explain(self, found):
-        self.say(*(f'  {line}' for line in draining.sentences(found)))
+        if self.follow(
+                ((after, look(seen)) for after, seen in self.watch(
+                    lambda: cloud.read(zones=True), limit,
+                    f'{host} is disabled; what it has left is not known.')),
+                lambda found: found.free, HIDDEN_CAUSES):
+            self.say(f'{host} is empty of free nodes')
+            return arguments.DONE
+        return arguments.LEFT
 
 
 class Undrain(base.ActingCommand):
@@ -178,7 +209,7 @@ what to do).
         services.change(cloud, service, {'status': 'enabled'})
         self.say(f'{service.host} is enabled: it takes its part of the free '
                  'nodes within some audits, a minute each as a rule')
-        if service.reason not in ('', service.stop_marker, draining.REASON):
+        if service.reason not in ('', service.stop_marker, REASON):
             self.say(f'{service.host} was disabled for: {service.reason}')
         if not service.up:
             self.say(f'{service.host} is down: it takes nothing until it is '

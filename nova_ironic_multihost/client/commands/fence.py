@@ -6,9 +6,17 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import fencing
+from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
+
+
+#: Why a server or a node may still wait; no API shows these causes.
+HIDDEN_CAUSES = (
+    'Servers stay with [ironic_multihost]instance_takeover = never. A node '
+    'that a build was sent to waits until the build is found, for ten minutes '
+    'at most. The logs of the others say what they take')
 
 
 class Fence(base.ActingCommand):
@@ -18,7 +26,7 @@ class Fence(base.ActingCommand):
     not. It forces the compute service down in nova and disables it, in one
     request. The others then take over its servers, finish its interrupted
     operations, and take its free nodes. The takeover leaves the machines of
-    users alone. A repeated fence changes nothing, and shows what is left.
+    users alone. A repeated fence changes nothing, and shows the rest.
     """
 
     EPILOG = """\
@@ -34,8 +42,8 @@ examples:
 
 exit status: 0 done, with --wait or --dry-run: nothing is left, or would be;
 1 something is left, or would be; 2 refused, or it is alive, or it cannot be
-asked (standard error says what to do). Whoever ends it with Ctrl-C ends the
-waiting, and nothing else.
+asked (standard error says what to do). Ctrl-C ends the waiting, and nothing
+else.
 """
 
     def get_parser(self, prog_name):
@@ -107,10 +115,10 @@ waiting, and nothing else.
         services.expect_bare_metal(cloud, known, service)
         refused = fencing.refusal(known, service)
         host = service.host
-        found = fencing.plan(cloud.read(zones=True), host,
-                             cloud.migrating(host), options)
-        self.say(f'{host} has {fencing.counts(found)}',
-                 *(f'  {line}' for line in fencing.sentences(found)))
+        found = forecast.of_host(cloud.read(zones=True), host, options,
+                                 cloud.migrations(host=host).values())
+        self.say(f'{host} has {found.all}')
+        self.explain(found)
         if found.servers:
             self.say('  if [ironic_multihost]instance_takeover is not '
                      '"never", which does not show from here')
@@ -120,22 +128,19 @@ waiting, and nothing else.
 
     def _watch(self, cloud, host, limit, options):
         reads = []
-        before = None
-        for after, (seen, migrating) in self.watch(
-                lambda: (cloud.read(zones=True), cloud.migrating(host)),
-                limit, f'{host} is fenced; what it has left is not known.'):
+
+        def look(seen, migrating):
             self._expect_dead(services.named(seen.services, host), reads)
-            found = fencing.plan(seen, host, migrating, options)
-            self._progress(after, before, found)
-            if found.empty:
-                self.say(f'{host} has nothing left: others have it all')
-                return arguments.DONE
-            # A single read may show a change only in part.
-            if found == before and not found.moves:
-                break
-            before = found
-        if found.moves:
-            self.say(f'{fencing.HIDDEN_CAUSES}.')
+            return forecast.of_host(seen, host, options, migrating)
+
+        if self.follow(
+                ((after, look(*read)) for after, read in self.watch(
+                    lambda: (cloud.read(zones=True),
+                             cloud.migrations(host=host).values()), limit,
+                    f'{host} is fenced; what it has left is not known.')),
+                lambda found: found.all, HIDDEN_CAUSES):
+            self.say(f'{host} has nothing left: others have it all')
+            return arguments.DONE
         return arguments.LEFT
 
     def _expect_dead(self, service, reads):
@@ -155,16 +160,6 @@ waiting, and nothing else.
                 'What it has begun it may go on with, while others take over. '
                 'Power it off, or end nova-compute there; if it was fenced '
                 f'by mistake, "unfence {service.host}".')
-
-    def _progress(self, after, before, found):
-        count = fencing.counts(found)
-        if before is None or count != fencing.counts(before):
-            self.say(f'after {after:.0f} s: {count} left')
-        if before is None:
-            self.say(*(f'  {line}' for line in fencing.sentences(found)))
-        elif (found.stuck_servers, found.stuck_nodes) != (
-                before.stuck_servers, before.stuck_nodes):
-            self.say(*(f'  {line}' for line in fencing.obstacles(found)))
 
 
 class Unfence(base.ActingCommand):

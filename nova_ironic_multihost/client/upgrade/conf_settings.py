@@ -20,6 +20,7 @@ import warnings
 
 from oslo_config import cfg
 
+from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
@@ -41,13 +42,6 @@ class Problem:
 
     sentence: str
     fatal: bool = False
-
-
-def some(names: list[str], shown: int = 5) -> str:
-    """Return names in words, only the first few of many."""
-    more = len(names) - shown
-    return ', '.join(names[:shown]) + (f' and {more} more' if more > 0
-                                       else '')
 
 
 #: The right value of ``[DEFAULT]compute_driver``.
@@ -187,12 +181,11 @@ def _parsed(files: Sequence[str], directories: Sequence[str],
     conf = cfg.ConfigOpts()
     _register(conf)
     options.register_opts(conf)
-    arguments = [argument for file in files
-                 for argument in ('--config-file', file)]
-    arguments += [argument for directory in directories
-                  for argument in ('--config-dir', directory)]
+    given = [word for file in files for word in ('--config-file', file)]
+    given += [word for directory in directories
+              for word in ('--config-dir', directory)]
     try:
-        conf(arguments, project='nova', prog='nova-compute', **how)
+        conf(given, project='nova', prog='nova-compute', **how)
     except cfg.ConfigFileParseError as error:
         # Without the text of the error: the line may have a password in it.
         raise Unknown(f'{error.config_file} is no configuration file: '
@@ -346,7 +339,7 @@ def judge_subset(found: Iterable[ConfSettings],
             yield Problem(
                 f'{one.origin} has [filter_scheduler]host_subset_size = '
                 f'{one.host_subset_size}, and nova has hypervisors of virtual '
-                f'machines ({some(sorted(others))}), for which '
+                f'machines ({arguments.some(sorted(others))}), for which '
                 'weighers hardly count then: remove the option on the '
                 f'schedulers ({_PAGE}).')
 
@@ -361,7 +354,7 @@ def judge_placement(found: PlacementFacts,
         if others:
             yield Problem(
                 f'{found.origin} has {_ONE_TRY}, and builds of virtual '
-                f'machines ({some(sorted(others))}) conflict '
+                f'machines ({arguments.some(sorted(others))}) conflict '
                 f'often: remove it and set {READ_COMMITTED} ({_PAGE}).')
     elif _with_snapshots(found):
         either = (f'{_ONE_TRY}, or {READ_COMMITTED} in a cloud with virtual '

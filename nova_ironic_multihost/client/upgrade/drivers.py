@@ -57,7 +57,7 @@ def judge_load(probe: Probe) -> Iterator[Problem]:
             fatal=True)
     elif probe.shadowed:
         yield Problem(
-            f'{conf_settings.some(list(probe.shadowed))} of '
+            f'{arguments.some(list(probe.shadowed))} of '
             '[ironic_multihost]base_driver are not called, or not always: see '
             'that nothing depends on them (documentation, page "A driver of '
             'your own").')
@@ -113,7 +113,7 @@ def judge_release(probe: Probe) -> Iterator[Problem]:
     if probe.lacking:
         yield Problem(
             f'nova {probe.nova} has no '
-            f'{conf_settings.some(list(probe.lacking))}, or takes other '
+            f'{arguments.some(list(probe.lacking))}, or takes other '
             'parameters there. This package replaces that: nova has been '
             'changed by its packager, or is newer than this release of the '
             'package. Use a release that knows it.',
@@ -131,8 +131,8 @@ def judge_others(
     ours = [one for one in found if one.compute_driver == conf_settings.OURS]
     if stock and ours:
         yield Problem(
-            f'{conf_settings.some(stock)} is not set to this driver, and '
-            f'{conf_settings.some(sorted(one.host for one in ours))} is: with '
+            f'{arguments.some(stock)} is not set to this driver, and '
+            f'{arguments.some(sorted(one.host for one in ours))} is: with '
             "nova's own a compute service takes the free nodes of others "
             'without asking. Switch it in the same maintenance window, and '
             'do not restart or disable it before (documentation, page "From '
@@ -173,6 +173,6 @@ def missing(found: Sequence[conf_settings.ConfSettings], hosts: Sequence[str],
     absent = sorted(host for host in hosts if host_key(host) not in known)
     if absent:
         yield Problem(
-            f'Which driver {conf_settings.some(absent)} runs is not known: '
+            f'Which driver {arguments.some(absent)} runs is not known: '
             f'with nova {MARKS} nothing but its nova.conf '
             'tells. Collect that, and name the directory with --collected.')

@@ -33,7 +33,7 @@ def judge_cells(seen: cloud_state.CloudState) -> Iterator[Problem]:
     unmapped = sorted(s.host for s in seen.services if s.mapped is False)
     if unmapped:
         yield Problem(
-            f'{conf_settings.some(unmapped)} is not mapped to a cell, so that '
+            f'{arguments.some(unmapped)} is not mapped to a cell, so that '
             f'builds that are sent there fail: run {_REMEDY}.', fatal=True)
     doubtful = [s for s in seen.services if s.mapped is None]
     hidden = sum(node.uuid not in seen.owner_of for node in seen.nodes)
@@ -52,7 +52,7 @@ def judge_cells(seen: cloud_state.CloudState) -> Iterator[Problem]:
 
 def _hosts(those: Iterable[cloud_state.Service | conf_settings.ConfSettings]
            ) -> str:
-    return conf_settings.some(sorted(one.host for one in those))
+    return arguments.some(sorted(one.host for one in those))
 
 
 def judge_names(seen: cloud_state.CloudState) -> Iterator[Problem]:
@@ -134,7 +134,7 @@ def judge_zones(hosts: Sequence[str],
     bare = members.pop(None, [])
     if bare and members:
         yield Problem(
-            f'{conf_settings.some(bare)} is in no availability zone and '
+            f'{arguments.some(bare)} is in no availability zone and '
             'shares nodes with others that are: the nodes that it takes leave '
             'their zones. Put all of them into zones, or none '
             f'({_PAGE}).')
@@ -168,7 +168,7 @@ def missing(found: Sequence[conf_settings.ConfSettings],
     absent = sorted(host for host in hosts if host_key(host) not in known)
     if absent:
         yield Problem(
-            f'The settings of {conf_settings.some(absent)} are not compared: '
+            f'The settings of {arguments.some(absent)} are not compared: '
             'collect nova.conf of each compute service into one directory '
             'and name that with --collected.'
             + (_to_compare(found[0]) if len(found) == 1 else ''))
@@ -189,7 +189,7 @@ def _names(found: Sequence[conf_settings.ConfSettings]) -> Iterator[Problem]:
         origins = [one.origin for one in group]
         if len(origins) > 1:
             yield Problem(
-                f'{conf_settings.some(origins)} are of one host, {key}: each '
+                f'{arguments.some(origins)} are of one host, {key}: each '
                 'compute service needs a [DEFAULT]host of its own.',
                 fatal=True)
 
@@ -263,7 +263,7 @@ def judge_peers(found: conf_settings.ConfSettings,
                      if host_key(name) not in seen.service_of)
     if unknown:
         yield Problem(
-            f'[ironic]peer_list names {conf_settings.some(unknown)}, and nova '
+            f'[ironic]peer_list names {arguments.some(unknown)}, and nova '
             'has no compute service of that name: correct it, on each host '
             'of the list, or start that one.')
     others = collections.Counter(

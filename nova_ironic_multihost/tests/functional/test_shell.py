@@ -21,7 +21,7 @@ from oslo_db import exception as db_exception
 from oslo_utils import fixture as time_fixture
 
 from nova_ironic_multihost.client.commands import app
-from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client.commands import drain
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests.functional import dead
@@ -86,7 +86,7 @@ class CommandsTestCase(ShellTestCase):
     def test_drain(self):
         self.meanwhile = self.fleet.audit
         told = self.shell('drain', 'host1', '--wait', '60')
-        self.assertEqual(('disabled', draining.REASON, False),
+        self.assertEqual(('disabled', drain.REASON, False),
                          self.service())
         self.assertIn('host1 is empty of free nodes', told)
         self.assertEqual({self.node}, self.nodes_of('host1'))

@@ -299,8 +299,8 @@ class NovaTestCase(SurveyTestCase):
         self.cloud.migrations = [
             ('s-0', 'east', 'accepted'), ('s-1', 'east', 'failed'),
             ('s-2', 'west', 'accepted'), ('s-3', 'east', 'pre-migrating')]
-        self.assertEqual({'s-0', 's-3'},
-                         self.cloud.survey().migrating('east'))
+        self.assertEqual({'s-0', 's-3'}, set(
+            self.cloud.survey().migrations(host='east').values()))
 
     def test_what_is_changed(self):
         [east, _] = self.cloud.survey().computes('east')

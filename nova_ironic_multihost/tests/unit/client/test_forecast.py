@@ -1,239 +1,444 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import collections
 import dataclasses
 
 from oslotest import base
 
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import ring
-from nova_ironic_multihost.tests.unit.client import test_ownership_report
 from nova_ironic_multihost.tests import views
 
+SETTINGS = ownership_report.SharedSettings(1024)
 
-class PlanTestCase(base.BaseTestCase):
+FENCED = {'up': False, 'forced_down': True, 'disabled': True,
+          'reason': fencing.REASON}
+
+NODES = [f'n-{i}' for i in range(50)]
+
+
+class OpenTestCase(base.BaseTestCase):
+
+    def test_who_is_enabled_and_up(self):
+        services = tuple(
+            cloud_state.Service(host, **state) for host, state in (
+                ('a', {}), ('b', {'up': False}), ('c', {'disabled': True}),
+                ('d', {'disabled': True, 'stop_marker': 'bye'}), ('e', {})))
+        self.assertEqual(['a', 'e'], [
+            s.host for s in forecast.open_for_builds(services)])
+
+
+class HeirsTestCase(base.BaseTestCase):
+    """Of compute-2."""
 
     def setUp(self):
         super().setUp()
-        self.seen = test_ownership_report.at_home()
+        self.seen = views.consistent()
 
-    def plan(
-        self,
-        seen,
-        imagined=None,
-        settings=test_ownership_report.SETTINGS,
-        **change,
-    ):
-        return forecast.plan(ownership_report.OwnershipReport(seen, settings),
-                             forecast.Change(**change), imagined)
+    def heirs(self, points=8, cross_zones=False):
+        return forecast.Successors(
+            self.seen,
+            'Compute-2',
+            ownership_report.SharedSettings(points, cross_zones),
+        )
 
-    def refused(self, seen=None, **change):
-        return str(self.assertRaises(
-            forecast.PlanError, self.plan, seen or self.seen, **change))
+    def zones(self, *zones):
+        self.seen = dataclasses.replace(self.seen, zones=tuple(
+            (f'compute-{i}', zone) for i, zone in enumerate(zones, 1)
+            if zone))
 
-    def test_no_change_moves_nothing(self):
-        planned = self.plan(self.seen)
-        self.assertEqual(((), 6, 0), (
-            planned.moves, planned.nodes, planned.anyway))
-        self.assertEqual(planned.before, planned.after)
-        self.assertEqual(5, sum(planned.before.values()))
+    def of_nodes(self, **settings):
+        return {self.heirs(**settings).of_node(node) for node in NODES}
 
-    def test_what_the_ring_of_the_driver_says_of_one_that_comes(self):
-        hosts = ring.Preferences(
-            dict.fromkeys((*views.HOSTS, host_key('new'))), 64)
-        expected = collections.Counter(
-            (self.seen.owner_of[node.uuid], hosts.host_for(node.uuid))
-            for node in self.seen.nodes[1:]
-            if hosts.host_for(node.uuid) != self.seen.owner_of[node.uuid])
-        planned = self.plan(self.seen, add=('New',))
+    def of_servers(self, **settings):
+        return {self.heirs(**settings).of_server(node) for node in NODES}
+
+    def test_whom_the_ring_prefers_without_it(self):
+        expected = ring.Ring(('compute-1', 'compute-3'), 8)
+        for node in NODES:
+            self.assertEqual(expected.host_for(node),
+                             self.heirs().of_node(node))
+            self.assertEqual(expected.host_for(node),
+                             self.heirs().of_server(node))
+
+    def test_a_ring_of_other_size(self):
+        self.assertNotEqual(
+            [self.heirs().of_node(node) for node in NODES],
+            [self.heirs(points=64).of_node(node) for node in NODES])
+
+    def test_it_may_be_down_already(self):
+        before = [self.heirs().of_node(node) for node in NODES]
+        self.seen = views.changed(self.seen, 'services', 1, up=False,
+                                  forced_down=True, disabled=True)
+        self.assertEqual(before,
+                         [self.heirs().of_node(node) for node in NODES])
+
+    def test_nobody(self):
+        for index in 0, 2:
+            self.seen = views.changed(self.seen, 'services', index, up=False)
+        self.assertEqual(({None}, {None}),
+                         (self.of_nodes(), self.of_servers()))
+
+    def test_zones(self):
+        self.zones('here', 'here', 'there')
+        self.assertEqual(({'compute-1'}, {'compute-1'}),
+                         (self.of_nodes(), self.of_servers()))
+        both = {'compute-1', 'compute-3'}
         self.assertEqual(
-            expected, {(move.source, move.target): move.free
-                       for move in planned.moves})
-        self.assertTrue(expected)
-        self.assertEqual({'new'}, {move.target for move in planned.moves})
-        self.assertEqual(expected.total(), planned.after['new'])
+            (both, both), (self.of_nodes(cross_zones=True),
+                           self.of_servers(cross_zones=True)))
 
-    def test_all_of_one_that_goes_moves(self):
-        planned = self.plan(self.seen, remove=('COMPUTE-1',))
-        self.assertEqual({'compute-1'},
-                         {move.source for move in planned.moves})
+    def test_servers_stay_in_their_zone_and_free_nodes_may_leave_any(self):
+        self.zones(None, 'here', 'there')
+        self.assertEqual(({'compute-1'}, {None}),
+                         (self.of_nodes(), self.of_servers()))
+
+    def test_shards(self):
+        for index, shard in enumerate(('a', 'b', 'b') * 2):
+            self.seen = views.changed(self.seen, 'nodes', index, shard=shard)
+        self.assertEqual('compute-3', self.heirs().of_node('node-4'))
+        self.assertTrue(self.heirs().served('node-4'))
+        self.seen = views.changed(self.seen, 'nodes', 4, shard='c')
+        self.assertFalse(self.heirs().served('node-4'))
+        self.assertIsNone(self.heirs().of_node('node-4'))
+        self.assertIsNone(self.heirs().of_server('node-4'))
+
+    def test_one_without_nodes(self):
+        for index in 1, 4:
+            self.seen = views.changed(self.seen, 'records', index,
+                                      host='compute-1')
+        self.assertEqual({'compute-1', 'compute-3'}, self.of_nodes())
+
+    def test_one_whose_records_have_moved_and_servers_have_not(self):
+        for index, shard in enumerate(('a', 'b', 'b') * 2):
+            self.seen = views.changed(self.seen, 'nodes', index, shard=shard)
+        for index in 1, 4:
+            self.seen = views.changed(self.seen, 'records', index,
+                                      host='compute-3')
+        self.assertEqual('compute-3', self.heirs().of_server('node-1'))
+        self.assertEqual('compute-3', self.heirs().of_node('node-1'))
+
+
+class FencedTestCase(base.BaseTestCase):
+    """Of compute-2, which has node-1 with server-1, and node-4."""
+
+    def setUp(self):
+        super().setUp()
+        self.seen = views.changed(
+            views.consistent(), 'nodes', 1, instance_uuid='server-1',
+            provision_state='active')
+        self.add('server-1', 'node-1')
+        self.seen = views.changed(self.seen, 'services', 1, **FENCED)
+        self.heirs = forecast.Successors(self.seen, 'compute-2', SETTINGS)
+
+    def add(self, uuid, node, **more):
+        self.seen = views.with_more(
+            self.seen, 'instances', cloud_state.CloudServer(
+                uuid, f'{uuid}-name', 'compute-2', node, **more))
+
+    def change(self, field, index, **changes):
+        self.seen = views.changed(self.seen, field, index, **changes)
+
+    def zones(self, *zones):
+        self.seen = dataclasses.replace(self.seen, zones=tuple(
+            (f'compute-{i}', zone) for i, zone in enumerate(zones, 1)
+            if zone))
+
+    def plan(self, *migrating, settings=SETTINGS):
+        return forecast.of_host(self.seen, 'Compute-2', settings,
+                                frozenset(migrating))
+
+    def told(self, *migrating):
+        found = self.plan(*migrating)
+        return [*found.sentences(), *found.obstacles()]
+
+    def stuck(self, found, obstacle, *names):
+        self.assertEqual({obstacle: names}, found.stuck_servers)
+        self.assertEqual({}, found.servers)
+
+    def test_all_is_taken_by_whom_the_ring_prefers(self):
+        found = self.plan()
+        self.assertEqual({self.heirs.of_server('node-1'): 1}, found.servers)
+        self.assertEqual({self.heirs.of_node('node-4'): 1},
+                         found.nodes)
+        self.assertEqual((1, 1, 0), (
+            found.server_count, found.node_count, found.stuck))
+        self.assertTrue(found.moves)
+        self.assertFalse(found.empty)
+        self.assertEqual('1 server and 1 free node', found.all)
+
+    def test_it_is_the_same_before_it_is_fenced(self):
+        fenced = self.plan()
+        self.change('services', 1, up=True, forced_down=False,
+                    disabled=False)
+        self.assertEqual(fenced, self.plan())
+
+    def test_who_takes_what_is_told(self):
+        self.change('services', 2, up=False)
+        self.change('services', 0, host='Compute-1')
+        self.assertEqual(['Compute-1 takes 1 server and 1 free node'],
+                         self.told())
+
+    def test_nothing_is_left(self):
+        self.change('records', 1, host='compute-1')
+        self.change('records', 4, host='compute-1')
+        self.change('instances', 1, host='compute-1')
+        found = self.plan()
+        self.assertTrue(found.empty)
+        self.assertFalse(found.moves)
+        self.assertEqual([], self.told())
+        self.assertEqual('0 servers and 0 free nodes', found.all)
+
+    def test_nodes_alone_are_something(self):
+        self.change('instances', 1, deleted=True)
+        self.change('nodes', 1, instance_uuid=None)
+        self.assertFalse(self.plan().empty)
+        self.assertTrue(self.plan().moves)
+
+    def test_a_machine_whose_server_is_deleted_goes_like_a_free_node(self):
+        self.change('instances', 1, deleted=True)
+        self.assertEqual((0, 2), (self.plan().server_count,
+                                  self.plan().node_count))
+
+    def test_a_server_that_has_moved_draws_its_record_after_it(self):
+        self.change('records', 4, host='compute-1')
+        for host in 'compute-1', 'compute-3':
+            self.change('instances', 1, host=host)
+            self.assertEqual(({}, {host: 1}),
+                             (self.plan().servers, self.plan().nodes))
+
+    def test_a_server_whose_node_has_moved_goes_there(self):
+        for host in 'compute-1', 'compute-3':
+            self.change('records', 1, host=host)
+            self.assertEqual({host: 1}, self.plan().servers)
+
+    def test_the_node_of_a_server_went_to_another_zone(self):
+        self.zones('here', 'there', 'there')
+        self.change('records', 1, host='compute-1')
+        # The record follows it.
+        self.assertEqual({'compute-3': 1}, self.plan().servers)
+        anywhere = ownership_report.SharedSettings(1024, cross_zones=True)
+        self.assertEqual({'compute-1': 1},
+                         self.plan(settings=anywhere).servers)
+        self.zones('here', 'here', None)
+        self.assertEqual({'compute-1': 1}, self.plan().servers)
+
+    def test_the_node_of_a_server_is_with_one_that_takes_nothing(self):
+        self.change('records', 1, host='compute-3')
+        self.change('services', 2, disabled=True)
+        self.assertEqual({'compute-1': 1}, self.plan().servers)
+
+    def shards(self, *shards):
+        for index, shard in enumerate(shards * 2):
+            self.change('nodes', index, shard=shard)
+
+    def test_the_node_of_a_server_is_in_another_shard_by_now(self):
+        self.shards('a', 'b', 'c')
+        self.change('nodes', 1, shard='c')
+        found = self.plan()
+        self.assertEqual({'compute-3': 1}, found.servers)
+        self.assertEqual({forecast.Obstacle.NO_PARTITION: ('node-4',)},
+                         found.stuck_nodes)
+        # What is still there goes to nobody all the same.
+        self.change('nodes', 1, shard='b')
+        self.change('nodes', 4, shard='c')
+        found = self.plan()
+        self.stuck(found, forecast.Obstacle.NO_PARTITION, 'server-1-name')
+        self.assertEqual({'compute-3': 1}, found.nodes)
+        self.assertIn('give their nodes in Ironic a group and shard that one '
+                      'serves', self.told()[-1])
+
+    def test_nobody_serves_its_shard(self):
+        self.shards('a', 'b', 'b')
+        for state in {'disabled': True}, {'up': False}:
+            self.change('services', 2, **state)
+            self.stuck(self.plan(), forecast.Obstacle.NO_PARTITION,
+                       'server-1-name')
+
+    def test_the_node_of_a_server_is_with_another_that_died(self):
+        self.change('records', 1, host='compute-3')
+        self.change('services', 2, up=False)
+        self.assertEqual({'compute-1': 1}, self.plan().servers)
+
+    def test_servers_stay_in_their_zone(self):
+        self.zones('here', 'there', 'there')
+        self.assertEqual(({'compute-3': 1}, {'compute-3': 1}),
+                         (self.plan().servers, self.plan().nodes))
+
+    def test_free_nodes_may_leave_their_zone_to_whom_has_none(self):
+        self.zones(None, 'there', 'here')
+        found = self.plan()
+        self.stuck(found, forecast.Obstacle.NO_TARGET, 'server-1-name')
+        self.assertEqual({'compute-1': 1}, found.nodes)
+
+    def test_what_passes_is_told_first(self):
+        self.add('a', 'node-9')
         self.assertEqual(
-            (len(self.seen.free_of('compute-1')), 1),
-            (sum(move.free for move in planned.moves),
-             sum(move.held for move in planned.moves)))
-        self.assertNotIn('compute-1', planned.after)
+            [forecast.Obstacle.MIGRATING, forecast.Obstacle.NO_MACHINE],
+            list(self.plan('server-1').stuck_servers))
 
-    def test_server_stays_in_its_zone(self):
-        seen = dataclasses.replace(self.seen, zones=(
-            (host_key('compute-1'), 'a'),))
-        held = [move for move in self.plan(seen, remove=('compute-1',)).moves
-                if move.held]
-        self.assertEqual([('compute-1', '')],
-                         [(move.source, move.target) for move in held])
-        crossing = ownership_report.SharedSettings(points=64, cross_zones=True)
-        held = [move for move in self.plan(
-            seen, settings=crossing, remove=('compute-1',)).moves
-            if move.held]
-        self.assertIn(held[0].target, ('compute-2', 'compute-3'))
+    def test_nobody_is_left_in_its_zone(self):
+        self.zones('here', 'there', 'here')
+        found = self.plan()
+        self.stuck(found, forecast.Obstacle.NO_TARGET, 'server-1-name')
+        self.assertEqual({forecast.Obstacle.NO_TARGET: ('node-4',)},
+                         found.stuck_nodes)
+        self.assertEqual(2, found.stuck)
+        self.assertFalse(found.moves)
+        [server, node] = self.told()
+        self.assertIn('1 server (server-1-name) stays because no other',
+                      server)
+        self.assertIn('1 free node (node-4) stays because', node)
 
-    def test_leaked_machine_goes_where_free_nodes_go(self):
-        seen = dataclasses.replace(
-            views.changed(self.seen, 'instances', 0, deleted=True),
-            zones=((host_key('compute-1'), 'a'),))
-        [held] = [move for move in self.plan(
-            seen, remove=('compute-1',)).moves if move.held]
-        self.assertIn(held.target, ('compute-2', 'compute-3'))
+    def test_nobody_is_left(self):
+        self.change('services', 0, disabled=True)
+        self.change('services', 2, up=False)
+        self.stuck(self.plan(), forecast.Obstacle.NO_TARGET, 'server-1-name')
 
-    def test_leaked_machine_of_one_that_is_only_down(self):
-        seen = test_ownership_report.service(
-            views.changed(self.seen, 'instances', 0, deleted=True),
-            'compute-1', up=False)
-        planned = self.plan(seen)
-        self.assertEqual(1, sum(move.held for move in planned.moves))
-        self.assertEqual(planned.anyway, sum(
-            move.free + move.held for move in planned.moves))
+    def test_a_migration_is_in_progress(self):
+        found = self.plan('server-1')
+        self.stuck(found, forecast.Obstacle.MIGRATING, 'server-1-name')
+        self.assertTrue(found.moves)
+        self.change('records', 4, host='compute-1')
+        self.assertTrue(self.plan('server-1').moves)
+        self.assertIn('until their migration is over',
+                      self.told('server-1')[-1])
 
-    def test_server_of_one_that_nova_does_not_have(self):
-        seen = dataclasses.replace(self.seen, services=tuple(
-            service for service in self.seen.services
-            if service.host != 'compute-1'))
-        self.assertEqual(1, sum(
-            move.held for move in self.plan(seen).moves))
+    def test_no_machine_is_held_for_it(self):
+        self.add('server-2', 'node-9')
+        self.change('nodes', 1, instance_uuid=None)
+        self.stuck(self.plan(), forecast.Obstacle.NO_MACHINE,
+                   'server-1-name', 'server-2-name')
 
-    def test_one_that_was_fenced_keeps_its_server_when_it_comes_back(self):
-        seen = test_ownership_report.service(
-            self.seen, 'compute-1', up=False, forced_down=True)
-        self.assertEqual((), self.plan(seen, add=('compute-1',)).moves)
-        leaked = views.changed(seen, 'instances', 0, deleted=True)
-        self.assertEqual((), self.plan(leaked, add=('compute-1',)).moves)
+    def test_a_build_or_delete_without_a_machine_goes_with_its_node(self):
+        self.change('nodes', 1, instance_uuid=None)
+        takeover_target = self.heirs.of_node('node-1')
+        for state in ({'vm_state': 'building', 'task_state': 'spawning'},
+                      {'vm_state': 'active', 'task_state': 'deleting'}):
+            self.change('instances', 1, **state)
+            self.assertEqual({takeover_target: 1}, self.plan().servers)
+        self.change('instances', 1, node='node-9')
+        self.stuck(self.plan(), forecast.Obstacle.HIDDEN, 'server-1-name')
+        self.change('instances', 1, node=None)
+        self.stuck(self.plan(), forecast.Obstacle.NO_MACHINE, 'server-1-name')
 
-    def test_free_nodes_of_a_zone_without_a_member_go_on_to_another(self):
-        seen = dataclasses.replace(test_ownership_report.service(
-            self.seen, 'compute-1', up=False), zones=(
-                (host_key('compute-1'), 'a'), (host_key('compute-2'), 'b')))
-        rests = {'compute-2': 0, 'compute-3': 0}
-        everybody = ring.Preferences(
-            {host_key('compute-2'): 'b', host_key('compute-3'): None}, 64)
-        for node in seen.free_of('compute-1'):
-            rests[everybody.host_for(node)] += 1
-        self.assertEqual(
-            {host: number for host, number in rests.items() if number},
-            {move.target: move.free for move in self.plan(seen).moves
-             if move.source == 'compute-1'})
+    def test_another_machine_is_held_for_it(self):
+        self.change('instances', 1, node='node-4')
+        self.stuck(self.plan(), forecast.Obstacle.OTHER_MACHINE,
+                   'server-1-name')
 
-    def test_free_nodes_stay_in_their_zone(self):
-        zones = tuple((host_key(host), 'a') for host in views.HOSTS)
-        seen = dataclasses.replace(self.seen, zones=zones)
-        self.assertEqual((), self.plan(
-            seen, add=('new',), zone='b').moves)
-        self.assertEqual(0, self.plan(
-            seen, add=('new',), zone='b').after['new'])
-        self.assertTrue(self.plan(seen, add=('new',), zone='a').moves)
+    def test_a_server_without_a_name_and_node(self):
+        self.change('instances', 1, name='', node=None)
+        self.assertEqual({self.heirs.of_server('node-1'): 1},
+                         self.plan().servers)
+        self.assertEqual(('server-1',), self.plan('server-1').stuck_servers[
+            forecast.Obstacle.MIGRATING])
 
-    def test_zone_of_the_aggregates(self):
-        zones = tuple((host_key(host), zone) for host, zone in (
-            ('compute-1', 'a'), ('compute-2', 'a'), ('compute-3', 'a'),
-            ('new', 'b')))
-        seen = dataclasses.replace(self.seen, zones=zones)
-        self.assertEqual((), self.plan(seen, add=('new',)).moves)
+    def test_nodes_that_ironic_does_not_show(self):
+        self.seen = views.without(self.seen, 'nodes', 4)
+        self.assertEqual({forecast.Obstacle.HIDDEN: ('node-4',)},
+                         self.plan().stuck_nodes)
 
-    def test_the_last_one_of_all(self):
-        planned = self.plan(self.seen, remove=views.HOSTS)
-        self.assertEqual({''}, {move.target for move in planned.moves})
-        self.assertEqual(6, sum(move.free + move.held
-                                for move in planned.moves))
-        self.assertEqual({}, planned.after)
+    def test_many_names_are_not_listed(self):
+        for i in range(7):
+            self.add(f'x-{i}', f'node-x{i}')
+        [told] = self.plan().obstacles()
+        self.assertIn('7 servers (x-0-name, x-1-name, x-2-name, x-3-name, '
+                      'x-4-name and 2 more) stay because', told)
 
-    def test_what_moves_anyway(self):
-        seen = test_ownership_report.service(
-            self.seen, 'compute-1', up=False, forced_down=True)
-        planned = self.plan(seen)
-        self.assertEqual(
-            (len(seen.owned_by('compute-1')),) * 2,
-            (planned.anyway, sum(move.free + move.held
-                                 for move in planned.moves)))
 
-    def test_server_of_one_that_is_only_down_stays(self):
-        seen = test_ownership_report.service(self.seen, 'compute-1', up=False)
-        self.assertEqual(0, sum(
-            move.held for move in self.plan(seen).moves))
+class DrainedTestCase(base.BaseTestCase):
+    """Of compute-2, which has node-1 and node-4."""
 
-    def test_node_of_nobody(self):
-        seen = views.without(self.seen, 'records', 1)
-        [move] = self.plan(seen).moves
-        self.assertEqual(('', 1), (move.source, move.free))
+    def setUp(self):
+        super().setUp()
+        self.seen = views.changed(
+            views.consistent(), 'services', 1, disabled=True)
+        them = forecast.Successors(self.seen, 'compute-2', SETTINGS)
+        self.heirs = [them.of_node('node-1'), them.of_node('node-4')]
 
-    def test_server_counts_where_it_is(self):
-        seen = views.changed(self.seen, 'records', 0, host='compute-2')
-        [held] = [move for move in self.plan(
-            seen, remove=('compute-1',)).moves if move.held]
-        self.assertEqual('compute-1', held.source)
+    def change(self, field, index, **changes):
+        self.seen = views.changed(self.seen, field, index, **changes)
 
-    def test_imagined_nodes(self):
-        planned = self.plan(self.seen, imagined=1000, add=('new',))
-        self.assertEqual((1000, 1000, 1000), (
-            planned.nodes, sum(planned.before.values()),
-            sum(planned.after.values())))
-        moved = sum(move.free for move in planned.moves)
-        self.assertEqual(moved, planned.after['new'])
-        self.assertTrue(150 < moved < 350, moved)
-        self.assertEqual(planned, self.plan(
-            self.seen, imagined=1000, add=('new',)))
+    def left(self):
+        return forecast.of_host(self.seen, 'Compute-2', SETTINGS, drained=True)
 
-    def partitioned(self):
-        seen = self.seen
-        for index, node in enumerate(seen.nodes):
-            seen = views.changed(
-                seen, 'nodes', index,
-                conductor_group=seen.owner_of[node.uuid])
-        return seen
+    def assert_kept(self, free, *kept):
+        found = self.left()
+        self.assertEqual((0, free), (found.server_count, found.node_count))
+        self.assertEqual({kept[0]: kept[1:]} if kept else {},
+                         found.kept_nodes)
 
-    def test_partitions(self):
-        seen = self.partitioned()
-        told = self.refused(seen, add=('new',))
-        self.assertIn('--partition', told)
-        self.assertIn('"group compute-1"', told)
-        self.assertIn('"group compute-1"', self.refused(
-            seen, add=('new',), partition='nix'))
-        planned = self.plan(seen, add=('new',), partition='group compute-1')
-        self.assertEqual({'compute-1'} if planned.moves else set(),
-                         {move.source for move in planned.moves})
-        self.assertIn('new', planned.after)
-        planned = self.plan(seen, remove=('compute-1',))
-        self.assertEqual({('compute-1', '')}, {
-            (move.source, move.target) for move in planned.moves})
+    def told(self):
+        found = self.left()
+        return [*found.sentences(), *found.obstacles()]
 
-    def test_node_that_is_in_the_group_of_another_by_now(self):
-        seen = views.changed(
-            self.partitioned(), 'nodes', 0, conductor_group='compute-2')
-        self.assertEqual(
-            {('compute-1', 'compute-2', 1), ('compute-1', '', 0)},
-            {(move.source, move.target, move.held)
-             for move in self.plan(seen, remove=('compute-1',)).moves})
+    def test_free_nodes_that_others_prefer(self):
+        found = self.left()
+        self.assertEqual('2 free nodes', found.free)
+        self.assertEqual({host: self.heirs.count(host)
+                          for host in self.heirs}, found.nodes)
+        self.assertEqual({}, found.kept_nodes)
 
-    def test_imagined_nodes_of_a_partition(self):
-        planned = self.plan(self.partitioned(), imagined=100,
-                            partition='group compute-2')
-        self.assertEqual({'compute-2': 100}, planned.before)
-        self.assertIn('--partition', self.refused(
-            self.partitioned(), imagined=100))
+    def test_names_are_those_of_nova(self):
+        self.change('services', 0, host='Compute-1')
+        self.change('services', 2, up=False)
+        self.assertEqual(['Compute-1 takes 2 free nodes'], self.told())
 
-    def test_changes_that_make_no_sense(self):
-        self.assertIn('no compute service nix', self.refused(
-            remove=('nix',)))
-        self.assertIn('compute-1 shares the nodes already', self.refused(
-            add=('compute-1',)))
-        self.assertIn('Name it once', self.refused(
-            seen=test_ownership_report.service(
-                self.seen, 'compute-1', disabled=True),
-            add=('compute-1',), remove=('Compute-1',)))
+    def test_nodes_with_servers_stay(self):
+        self.change('nodes', 1, instance_uuid='s')
+        self.seen = views.with_more(
+            self.seen, 'instances', cloud_state.CloudServer('s'))
+        self.assert_kept(1, forecast.Obstacle.SERVING, 'node-1')
+        self.assertEqual('1 node (node-1) stays until the server on each is '
+                         'deleted', self.told()[1])
 
-    def test_one_that_is_enabled_again(self):
-        seen = test_ownership_report.service(
-            self.seen, 'compute-1', disabled=True)
-        planned = self.plan(seen, add=('compute-1',))
-        self.assertNotIn('compute-1', planned.before)
-        self.assertIn('compute-1', planned.after)
-        self.assertEqual((), planned.moves)
+    def test_machines_that_leaked_are_not_with_servers(self):
+        self.change('nodes', 1, instance_uuid='gone')
+        self.change('nodes', 4, instance_uuid='unknown')
+        self.seen = views.with_more(
+            self.seen, 'instances', cloud_state.CloudServer(
+                'gone', deleted=True))
+        self.assert_kept(0, forecast.Obstacle.STRAY, 'node-1', 'node-4')
+        [told] = self.told()
+        self.assertIn('they are held for servers that nova does not have',
+                      told)
+
+    def test_nodes_that_a_build_has_claimed_stay(self):
+        self.seen = views.with_more(
+            self.seen, 'instances', cloud_state.CloudServer(
+                's', host='compute-2', node='node-1', vm_state='building'))
+        self.assert_kept(1, forecast.Obstacle.SERVING, 'node-1')
+
+    def test_a_server_that_is_gone_holds_nothing(self):
+        self.seen = views.with_more(
+            self.seen, 'instances', cloud_state.CloudServer(
+                's', host='compute-2', node='node-1', deleted=True))
+        self.assert_kept(2)
+
+    def test_nobody_is_left_to_take_them(self):
+        self.change('services', 0, disabled=True)
+        self.change('services', 2, up=False)
+        self.assert_kept(2)
+        self.assertFalse(self.left().moves)
+        self.assertIn('2 free nodes (node-1, node-4) stay because no other '
+                      'compute service', self.told()[0])
+
+    def test_nobody_is_left_in_their_zone(self):
+        self.seen = dataclasses.replace(self.seen, zones=(
+            ('compute-1', 'here'), ('compute-2', 'there'),
+            ('compute-3', 'here')))
+        self.assertEqual((2, {}), (self.left().stuck, self.left().nodes))
+
+    def test_nodes_that_ironic_does_not_show(self):
+        self.seen = views.without(self.seen, 'nodes', 1)
+        self.assert_kept(1, forecast.Obstacle.HIDDEN, 'node-1')
+        self.assertIn('Ironic does not show', self.told()[1])
+
+    def test_nothing_is_left(self):
+        self.change('records', 1, host='compute-1')
+        self.change('records', 4, host='compute-3')
+        self.assertTrue(self.left().empty)
+        self.assertEqual([], self.told())

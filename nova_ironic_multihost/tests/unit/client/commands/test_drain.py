@@ -5,7 +5,7 @@ import datetime
 import fixtures
 import requests
 
-from nova_ironic_multihost.client import draining
+from nova_ironic_multihost.client.commands import drain
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests import clouds
@@ -34,7 +34,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.assertIn('east is disabled: no build is sent to it', out)
         self.assertEqual('', err)
         self.assertEqual(
-            [{'status': 'disabled', 'disabled_reason': draining.REASON}],
+            [{'status': 'disabled', 'disabled_reason': drain.REASON}],
             self.cloud.changes)
 
     def test_a_reason(self):
@@ -63,7 +63,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         for _ in range(2):
             self.drain('east')
         self.assertEqual(
-            [{'status': 'disabled', 'disabled_reason': draining.REASON}],
+            [{'status': 'disabled', 'disabled_reason': drain.REASON}],
             self.cloud.changes)
         [east] = [s for s in self.cloud.survey().computes()
                   if s.host == 'east']
@@ -131,7 +131,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.assertIn('Whether another compute service of bare metal', out)
         self.assertIn('"undrain east" undoes it', out)
         self.assertEqual(
-            ('disabled', draining.REASON),
+            ('disabled', drain.REASON),
             (self.cloud.services[0]['status'],
              self.cloud.services[0]['disabled_reason']))
         status, out, err = self.shell('undrain', 'east')
@@ -155,9 +155,8 @@ class DrainTestCase(waiting.WaitingTestCase):
         out, _ = self.drain('east', '--wait', '60')
         self.assertEqual([
             'after 0 s: 1 free node left',
-            '  1 node is free and on the way: west 1',
-            '  1 node is with servers: they stay until the servers are '
-            'deleted',
+            '  west takes 1 free node',
+            '  1 node (n-0) stays until the server on each is deleted',
             'after 10 s: 0 free nodes left',
             'east is empty of free nodes'], out.splitlines()[1:])
         self.assertEqual(10, self.now)
@@ -180,7 +179,7 @@ class DrainTestCase(waiting.WaitingTestCase):
                             status=1)
         # What one look sees may be half of a change.
         self.assertEqual(2, self.now)
-        self.assertIn('nobody may take them', out)
+        self.assertIn('stays because no other compute service', out)
         self.assertNotIn('pulls_per_audit', out)
 
     def test_nobody_for_a_moment(self):
@@ -240,7 +239,7 @@ class UndrainTestCase(waiting.WaitingTestCase):
         self.assertIn('east was disabled for: bad NIC', self.undrain())
 
     def test_tells_nothing_of_what_drain_has_done(self):
-        for reason in (None, draining.REASON, liveness.stop_marker_text(
+        for reason in (None, drain.REASON, liveness.stop_marker_text(
                 datetime.datetime(2026, 5, 4))):
             self.east(status='disabled', disabled_reason=reason)
             self.assertNotIn('was disabled', self.undrain())

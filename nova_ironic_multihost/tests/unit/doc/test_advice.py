@@ -92,10 +92,13 @@ NOT_RUN = {
         'it only reads, as unit tests of it show with files and a cloud'),
     'oc ': DEPLOYER,
     'openstack aggregate create': 'for an aggregate of virtual machines',
+    'openstack baremetal node abort': (
+        'no machine of the lab boots: its Ironic never waits for a call-back'),
     'openstack baremetal node set --shard': (
         'tests/functional/test_shard.py does it by the API'),
     'openstack complete': 'prints what a shell completes',
     'openstack server evacuate': 'advised against',
+    'openstack server list --all-projects --status BUILD': 'it only reads',
     'pcs ': DEPLOYER,
     'podman ': DEPLOYER,
     'systemctl ': SYSTEMD,

@@ -83,7 +83,7 @@ BREACHES = (
     ('client', 'client/cloud_client.py', 'import nova', 'nova'),
     (
         'client',
-        'client/upgrade/conf_settings.py',
+        'client/upgrade/units.py',
         'from oslo_config import cfg',
         'oslo_config',
     ),

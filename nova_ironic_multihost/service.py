@@ -48,7 +48,6 @@ from nova_ironic_multihost import node_audits
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import takeover
-from nova_ironic_multihost.telemetry import report
 from nova_ironic_multihost.telemetry import status_server
 
 LOG = logging.getLogger(__name__)
@@ -167,8 +166,8 @@ class DriverService:
         self.status_server = status_server.StatusServer(
             CONF.host, self.health_probe.picture, self.health_probe.verdict,
             self.lease_renewer.verdict, settings.metrics())
-        self.report_section = report.ReportSection(
-            report.TITLE, self.status_server.report)
+        self.report_section = status_server.ReportSection(
+            status_server.TITLE, self.status_server.report)
 
     def _tasks(self):
         """Return name -> (function, seconds between two runs)."""

@@ -49,12 +49,11 @@ from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import ring as hash_ring
-from nova_ironic_multihost.telemetry import report as guru_report
 from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests.unit.engine.lifecycle import test_watchdog
 from nova_ironic_multihost.tests.unit.engine import listings
-from nova_ironic_multihost.tests.unit.telemetry import test_exposition
 from nova_ironic_multihost.tests.unit.telemetry import test_http_server
+from nova_ironic_multihost.tests.unit.telemetry import test_status_server
 
 NODES = [f'1be26c0b-03f2-4d2e-ae87-c02d7f33c1{i:02}' for i in range(20)]
 ME = 'compute-1'
@@ -1373,7 +1372,7 @@ class WindowTestCase(DeadTestCase):
     def scrape(self):
         status, _, body = self.get('/metrics')
         self.assertEqual(200, status)
-        return test_exposition.parsed(body.decode())
+        return test_status_server.parsed(body.decode())
 
     def health(self):
         status, _, body = self.get(f'/healthz/{ME}')
@@ -1602,7 +1601,7 @@ class WindowTestCase(DeadTestCase):
         self.lease.assert_called_once_with()
 
     def test_report(self):
-        sections = guru_report.Report.persistent_sections
+        sections = status_server.Report.persistent_sections
         self.start()
         # The drivers of other tests may have some.
         title, text = sections[-1]

@@ -9,7 +9,7 @@ import nova
 from oslo_reports import guru_meditation_report
 from oslotest import base
 
-from nova_ironic_multihost.telemetry import report
+from nova_ironic_multihost.telemetry import status_server
 
 
 class Version:
@@ -36,17 +36,17 @@ class SectionTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.owner = Owner()
-        self.section = report.ReportSection('Ours', self.owner.say)
+        self.section = status_server.ReportSection('Ours', self.owner.say)
         self.addCleanup(self.section.end)
 
     def report(self):
         """Return the sections that were registered, in text."""
-        one = report.Report(Version())
+        one = status_server.Report(Version())
         one._readd_sections()
         # They are the last ones. That of green threads looks at all objects,
         # and fails over a weakref.proxy that another test has left.
         registered = len(
-            getattr(report.Report, 'persistent_sections', ()))
+            getattr(status_server.Report, 'persistent_sections', ()))
         first = len(one.sections) - registered
         return [text for text in map(str, one.sections[first:])
                 if re.match(r'=+\n=+ +Ours +=+\n', text)]
@@ -57,7 +57,7 @@ class SectionTestCase(base.BaseTestCase):
         self.assertIn('gmr.TextGuruMeditation.setup_autorun(',
                       main.read_text())
         self.assertIs(guru_meditation_report.TextGuruMeditation,
-                      report.Report)
+                      status_server.Report)
         self.section.begin()
         self.section.begin()
         [text] = self.report()

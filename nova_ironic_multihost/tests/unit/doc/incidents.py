@@ -16,7 +16,7 @@ from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.telemetry import exposition
+from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests import clouds
 
 HOSTS = ('compute-1', 'compute-2', 'compute-3')
@@ -110,7 +110,7 @@ class Incident:
         snapshot = health.StatusSnapshot(
             host, UPTIME, self.counters, self.health, view=view,
             reasons=types.MappingProxyType({}), braked=self.braked)
-        return exposition.Exposition(
+        return status_server.Exposition(
             lambda: snapshot, '1.0.0').text().decode().splitlines()
 
 

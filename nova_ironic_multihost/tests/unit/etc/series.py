@@ -9,14 +9,14 @@ from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
-from nova_ironic_multihost.telemetry import exposition
+from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests.unit.telemetry import pictures
 from nova_ironic_multihost.tests import views
 
 #: What each nova-compute tells, with its labels.
 OF_COMPUTES = {
     sample.name: set(sample.labels)
-    for family in exposition.Exposition(lambda: pictures.of(
+    for family in status_server.Exposition(lambda: pictures.of(
         counters.Counters().with_turns(
             Work.LISTING, RunStats(1, 1, 1, 1)).with_turns(
                 Work.AUDIT, RunStats(1, 1, 1, 1)),

@@ -105,7 +105,8 @@ class AlertsTestCase(operating.OperatingTestCase):
         self.sql(REFUSAL)
         for host in self.dead, self.blind:
             self.lab('compute', 'fence', host)
-        self.assertEqual({self.dead, self.blind}, self.hosts('fenced'))
+        self.assertEqual(({self.dead}, {self.blind}), (
+            self.hosts('fenced'), self.hosts('fenced, alive')))
         shown = self.shown('node', 'show', self.node)
         self.assertEqual((self.dead, 'used', self.server), tuple(
             shown[name] for name in ('owner', 'state', 'server')))

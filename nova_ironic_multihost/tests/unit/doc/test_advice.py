@@ -96,7 +96,6 @@ NOT_RUN = {
         'no machine of the lab boots: its Ironic never waits for a call-back'),
     'openstack baremetal node set --shard': (
         'tests/functional/test_shard.py does it by the API'),
-    'openstack complete': 'prints what a shell completes',
     'openstack server evacuate': 'advised against',
     'openstack server list --all-projects --status BUILD': 'it only reads',
     'pcs ': DEPLOYER,

@@ -2,6 +2,7 @@
 
 """Is everything in its place? The consistency check as a command."""
 
+import dataclasses
 import json
 
 from lab import errors
@@ -38,7 +39,9 @@ def run(args, settings):
         raise errors.LabError('The lab is not up; run "tools/lab up".')
     _, found = consistency.wait(lambda: view.read(settings), args.wait)
     if args.json:
-        print(json.dumps(consistency.answer(found)))
+        print(json.dumps({
+            'consistent': not found,
+            'findings': [dataclasses.asdict(one) for one in found]}))
     elif found:
         for finding in found:
             print(finding)

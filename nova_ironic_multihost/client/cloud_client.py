@@ -264,28 +264,16 @@ class CloudClient:
         return found
 
     def delete_provider(self, uuid: str) -> None:
-        """Delete a resource provider.
-
-        :raises CloudError: without success: it has an allocation or a child
-        """
+        """Delete a resource provider that has no allocation and no child."""
         self._placement.send(f'/resource_providers/{uuid}', _PLACEMENT)
 
     def set_inventories(self, provider: str, body: Json) -> None:
-        """Write the inventories of a resource provider.
-
-        :param body: as :meth:`inventories` returns it
-        :raises CloudError: without success: the provider has changed
-        """
+        """Write what :meth:`inventories` returns, unless that has changed."""
         self._placement.send(
             f'/resource_providers/{provider}/inventories', _CONSUMERS, body)
 
     def set_allocations(self, consumer: str, body: Json) -> None:
-        """Write the allocations of a consumer; without any it is deleted.
-
-        :param body: as :meth:`allocations` returns it
-        :raises CloudError: without success: it has changed, or no room is
-            left
-        """
+        """Write what :meth:`allocations` returns, unless that has changed."""
         self._placement.send(f'/allocations/{consumer}', _CONSUMERS, body)
 
     def change(self, service: cloud_state.Service, body: Json) -> None:

@@ -11,13 +11,12 @@ import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import logging
 import pathlib
 import signal
 import sys
 import time
-import types
+import typing
 
 import prometheus_client
 from prometheus_client import core
@@ -87,7 +86,7 @@ class Exporter:
         self._ask = ask
         self._kept = tuple(kept)
         # Replaced in one step, as another thread may read it.
-        self._metrics = self._kept + _metrics(of_survey(False, 0))
+        self._metrics = self._kept + of_survey(False, 0)
 
     def collect(self):
         """Return all metrics of the last survey."""
@@ -101,11 +100,11 @@ class Exporter:
         problem = ''
         began = time.monotonic()
         try:
-            self._kept = _metrics(of_cloud(*self._ask()))
+            self._kept = of_cloud(*self._ask())
         except cloud_state.CloudError as error:
             problem = str(error)
-        self._metrics = self._kept + _metrics(
-            of_survey(not problem, time.monotonic() - began))
+        self._metrics = self._kept + of_survey(
+            not problem, time.monotonic() - began)
         return problem
 
 
@@ -244,17 +243,6 @@ def _registry(exporter):
     return registry
 
 
-def _metrics(series):
-    """Return series as metrics of prometheus_client."""
-    metrics = []
-    for one in series:
-        metric = core.GaugeMetricFamily(one.name, one.text, labels=one.labels)
-        for labels, value in one.values.items():
-            metric.add_metric(labels, value)
-        metrics.append(metric)
-    return tuple(metrics)
-
-
 def _say(text):
     print(f'{PROGRAM}: {text}', file=sys.stderr, flush=True)
 
@@ -273,20 +261,8 @@ STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
 PROGRESS = WAITING, RUNNING = 'waiting', 'running'
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
-    """A gauge with its values.
-
-    :ivar name: with the prefix
-    :ivar text: its help, a sentence
-    :ivar labels: names of the labels
-    :ivar values: {(value of each label, ...): value}
-    """
-
-    name: str
-    text: str
-    labels: tuple[str, ...]
-    values: Mapping[tuple[str, ...], float]
+#: A gauge with its values.
+Series: typing.TypeAlias = core.GaugeMetricFamily
 
 
 def of_cloud(seen: cloud_state.CloudState,
@@ -406,8 +382,10 @@ def _one(name: str, text: str, value: float) -> Series:
 
 def _series(name: str, text: str, labels: tuple[str, ...],
             values: Mapping[tuple[str, ...], float]) -> Series:
-    return Series(PREFIX + name, text, labels, types.MappingProxyType({
-        key: float(value) for key, value in values.items()}))
+    series = Series(PREFIX + name, text, labels=labels)
+    for one, value in values.items():
+        series.add_metric(one, float(value))
+    return series
 
 
 if __name__ == '__main__':

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 import dataclasses
 import datetime
 import time
-import typing
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.peers import host_key
@@ -68,12 +68,6 @@ class Finding:
     def name(self) -> str:
         """The name by which "repair" takes it."""
         return f'{self.kind}:{self.subject}'
-
-
-def answer(found: list[Finding]) -> dict[str, typing.Any]:
-    """Return the findings as values of JSON."""
-    return {'consistent': not found,
-            'findings': [dataclasses.asdict(finding) for finding in found]}
 
 
 def inconsistencies(seen: cloud_state.CloudState, now: float,
@@ -363,17 +357,16 @@ def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
     :returns: the last state and its inconsistencies
     :raises Unanswered: the cloud does not answer when the time is over
     """
-    deadline = clock() + seconds
-    while True:
-        began = clock()
+    def look() -> tuple[cloud_state.CloudState, list[Finding]] | Exception:
         try:
             seen = read()
-        except cloud_state.Unanswered:
-            if clock() >= deadline:
-                raise
-        else:
-            found = inconsistencies(seen, seen.at, hosts)
-            if clock() >= deadline or not (found or busy(seen)):
-                return seen, found
-        # Half of the time at most is spent on requests.
-        sleep(max(1, clock() - began))
+        except cloud_state.Unanswered as error:
+            return error
+        return seen, inconsistencies(seen, seen.at, hosts)
+
+    for _, found in services.looks(look, seconds, clock, sleep):
+        if isinstance(found, tuple) and not (found[1] or busy(found[0])):
+            break
+    if isinstance(found, Exception):
+        raise found
+    return found

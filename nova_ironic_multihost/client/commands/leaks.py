@@ -44,8 +44,9 @@ exit status: 0, or 2 if the cloud cannot be asked
         if not found:
             self.tell('none: each machine has a server')
         return COLUMNS, [
-            (one.node, one.name, one.provision_state, one.kind.value,
-             one.server, one.owner, one.frees, one.next) for one in found]
+            (one.node.uuid, one.node.name, one.node.provision_state,
+             one.kind.value, one.node.instance_uuid or '', one.owner,
+             one.frees, one.next) for one in found]
 
 #: When nova's periodic task next removes deleted servers from a host.
 REAPER = ('within 1800 s, or what '
@@ -61,17 +62,13 @@ _NOT_UNDEPLOYED = frozenset({
 class Leak:
     """A machine without a server.
 
-    :param server: uuid of the server that Ironic holds the node for, or ''.
     :param owner: host of the record of the node, '' without a record.
     :param frees: host that will tear the machine down by itself, or ''.
     :param next: what happens, a sentence.
     """
 
-    node: str
-    name: str
-    provision_state: str
+    node: cloud_state.Node
     kind: cloud_state.Usage
-    server: str
     owner: str
     frees: str
     next: str
@@ -87,12 +84,10 @@ def find(report: ownership_report.OwnershipReport) -> list[Leak]:
 
 def _leak(node_report: ownership_report.NodeReport,
           kind: cloud_state.Usage) -> Leak:
-    node = node_report.node
     frees, sentence = (
         _deleted(node_report) if kind is cloud_state.Usage.LEAKED
         else _foreign(node_report, kind))
-    return Leak(node.uuid, node.name, node.provision_state, kind,
-                node.instance_uuid or '', node_report.owner or '', frees,
+    return Leak(node_report.node, kind, node_report.owner or '', frees,
                 sentence)
 
 

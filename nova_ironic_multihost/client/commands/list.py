@@ -3,10 +3,10 @@
 """list: list the compute services, and how many nodes each owns."""
 
 import collections
-import dataclasses
 import datetime
 import os
 import time
+import typing
 
 from cliff import lister
 
@@ -21,6 +21,9 @@ from nova_ironic_multihost.rules import takeover
 COLUMNS = 'Host', 'State', 'Status', 'Nodes', 'Free', 'Used', 'Balance'
 MORE = ('Leaked', 'Share', 'Taking over', 'Mapped', 'Partition', 'Zone',
         'Last heartbeat')
+
+_FORMS = {'Balance': base.Number, 'Share': base.Percent,
+          'Mapped': base.YesNo, 'Last heartbeat': base.Moment}
 
 #: Moves the cursor of a terminal to the top left, and clears all.
 _CLEAR = '\x1b[H\x1b[2J'
@@ -94,9 +97,11 @@ columns are shown, and the missing service is named
                       f'{error}')
             self.status = arguments.UNKNOWN
             return shown
-        shown = len(COLUMNS + (MORE if parsed_args.long else ()))
-        return (COLUMNS + MORE)[:shown], [
-            self._cells(row)[:shown] for row in rows(report)]
+        shown = COLUMNS + (MORE if parsed_args.long else ())
+        forms = _FORMS | {'State': self._state, 'Status': self._state}
+        return shown, [
+            tuple(forms[name](row[name]) if name in forms else row[name]
+                  for name in shown) for row in rows(report)]
 
     def _of_nova(self):
         """Return the columns that nova knows, of all compute services."""
@@ -105,15 +110,6 @@ columns are shown, and the missing service is named
              self._state(status(service)))
             for service in sorted(self.survey().computes(),
                                   key=lambda service: service.key)]
-
-    def _cells(self, row):
-        return tuple((dataclasses.asdict(row) | {
-            'state': self._state(row.state),
-            'status': self._state(row.status),
-            'balance': base.Number(row.balance),
-            'share': base.Percent(row.share),
-            'mapped': base.YesNo(row.mapped),
-            'seen': base.Moment(row.seen)}).values())
 
     def _state(self, word):
         """Return a state or status, with colour on a terminal."""
@@ -147,44 +143,8 @@ columns are shown, and the missing service is named
         return status
 
 
-@dataclasses.dataclass(frozen=True)
-class Compute:
-    """A row of the table: one compute service.
-
-    :param state: up, down, fenced (forced down), "fenced, alive", gone (it
-        owns nodes without a service in nova), unknown (nova does not reach
-        its cell).
-    :param status: enabled, disabled, ending or ended (it has a stop marker);
-        '' if the state is gone or unknown.
-    :param nodes: number of its nodes, the sum of free, used and leaked.
-    :param balance: its free nodes divided by the average of the members of
-        its ring; None if it is on no ring, or no node is free.
-    :param share: percent of all nodes.
-    :param taking: number of servers that it takes over now.
-    :param mapped: the host is mapped to a cell; None if not known.
-    :param partition: its label, '' if not known.
-    :param zone: explicit availability zone, '' without one.
-    :param seen: time of its last heartbeat; None without a service.
-    """
-
-    host: str
-    state: str
-    status: str
-    nodes: int
-    free: int
-    used: int
-    balance: float | None
-    leaked: int
-    share: float
-    taking: int
-    mapped: bool | None
-    partition: str
-    zone: str
-    seen: float | None
-
-
 def state(service: cloud_state.Service | None) -> str:
-    """Return the state for :class:`Compute`."""
+    """Return the state of a compute service, in a word."""
     if service is None:
         return 'gone'
     if not service.reached:
@@ -195,7 +155,7 @@ def state(service: cloud_state.Service | None) -> str:
 
 
 def status(service: cloud_state.Service | None) -> str:
-    """Return the status for :class:`Compute`."""
+    """Return the status of a compute service, '' if it is not known."""
     if service is None or not service.reached:
         return ''
     if service.stop_marker:
@@ -203,38 +163,43 @@ def status(service: cloud_state.Service | None) -> str:
     return 'disabled' if service.disabled else 'enabled'
 
 
-def rows(report: ownership_report.OwnershipReport) -> list[Compute]:
-    """Return a row for each compute service and each other owner, by name."""
+def rows(report: ownership_report.OwnershipReport
+         ) -> list[dict[str, typing.Any]]:
+    """Return {column: value} of each compute service and other owner.
+
+    The balance is None on no ring, or if no node is free.
+    """
     seen = report.seen
-    names = {record.key: record.host for record in seen.records}
-    names.update((service.key, service.host) for service in seen.services)
     counts: dict[HostKey, collections.Counter[cloud_state.Usage]] = {
-        host: collections.Counter() for host in names}
+        host: collections.Counter() for host in seen.names}
     for node in seen.nodes:
         owner = seen.owner_of.get(node.uuid)
         if owner is not None:
             counts[owner][seen.usage(node)] += 1
     average = _average_free(report)
-    return [_row(report, host, names[host], counts[host], average.get(host))
-            for host in sorted(names)]
+    return [_row(report, host, name, counts[host], average.get(host))
+            for host, name in seen.names.items()]
 
 
 def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
-         counts: collections.Counter[cloud_state.Usage], average: float | None
-         ) -> Compute:
+         counts: collections.Counter[cloud_state.Usage],
+         average: float | None) -> dict[str, typing.Any]:
     service = report.seen.service_of.get(host)
     part = report.partitions.of_host(host)
     nodes = counts.total()
     free = counts[cloud_state.Usage.FREE]
     used = counts[cloud_state.Usage.USED]
-    return Compute(
-        name, state(service), status(service), nodes, free, used,
-        free / average if average else None, nodes - free - used,
-        100 * nodes / len(report.seen.nodes) if nodes else 0,
-        _taking(report.seen, host),
-        service.mapped if service is not None else None,
-        part.label if part is not None else '', report.zones.get(host, ''),
-        service.seen if service is not None else None)
+    return {
+        'Host': name, 'State': state(service), 'Status': status(service),
+        'Nodes': nodes, 'Free': free, 'Used': used,
+        'Balance': free / average if average else None,
+        'Leaked': nodes - free - used,
+        'Share': 100 * nodes / len(report.seen.nodes) if nodes else 0,
+        'Taking over': _taking(report.seen, host),
+        'Mapped': service.mapped if service is not None else None,
+        'Partition': part.label if part is not None else '',
+        'Zone': report.zones.get(host, ''),
+        'Last heartbeat': service.seen if service is not None else None}
 
 
 def _average_free(report: ownership_report.OwnershipReport

@@ -407,7 +407,7 @@ class Repairer:
         node = self._seen.node_of.get(finding.subject)
         if finding.kind == findings.LEAKED:
             [leak] = [one for one in leaks.find(self._report)
-                      if one.node == finding.subject]
+                      if one.node.uuid == finding.subject]
             return (Result.LEFT if leak.frees else Result.MANUAL), leak.next
         if finding.kind == 'record-without-node':
             return self._of_record(

@@ -20,8 +20,10 @@ def told(seen, now=views.NOW):
     """{name without prefix: {values of labels: figure}} of a cloud."""
     found = (findings.inconsistencies(seen, now, ['compute-1'])
              + findings.notes(seen, now))
-    return {series.name.removeprefix(exporter.PREFIX): dict(series.values)
-            for series in exporter.of_cloud(seen, found)}
+    return {series.name.removeprefix(exporter.PREFIX): {
+        tuple(sample.labels.values()): sample.value
+        for sample in series.samples}
+        for series in exporter.of_cloud(seen, found)}
 
 
 class CloudTestCase(base.BaseTestCase):
@@ -198,8 +200,8 @@ class SurveyTestCase(base.BaseTestCase):
     def test_success_and_failure(self):
         for success in True, False:
             self.assertEqual(
-                [('nova_ironic_multihost_cloud_survey_success',
-                  {(): float(success)}),
-                 ('nova_ironic_multihost_cloud_survey_seconds', {(): 2.5})],
-                [(series.name, dict(series.values))
-                 for series in exporter.of_survey(success, 2.5)])
+                [('nova_ironic_multihost_cloud_survey_success', {},
+                  float(success)),
+                 ('nova_ironic_multihost_cloud_survey_seconds', {}, 2.5)],
+                [sample[:3] for series in exporter.of_survey(success, 2.5)
+                 for sample in series.samples])

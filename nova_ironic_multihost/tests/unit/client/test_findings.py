@@ -7,6 +7,7 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -372,13 +373,13 @@ class WaitTestCase(base.BaseTestCase):
         good = views.consistent()
         self.assertEqual([], self.wait([self.broken, good], 60))
         self.assertIs(good, self.last)
-        self.assertEqual(views.NOW + 1, self.now)
+        self.assertEqual(views.NOW + services.PAUSE, self.now)
 
     def test_gives_servers_in_progress_time_to_finish(self):
         busy = views.changed(views.consistent(), 'instances', 0,
                              task_state='deleting', updated=views.NOW)
         self.assertEqual([], self.wait([busy, views.consistent()], 60))
-        self.assertEqual(views.NOW + 1, self.now)
+        self.assertEqual(views.NOW + services.PAUSE, self.now)
 
     def test_ends_with_findings_when_the_time_is_over(self):
         found = self.wait([self.broken], 5)

@@ -25,9 +25,9 @@ OF_COMPUTES = {
 
 #: What the exporter tells.
 OF_CLOUD = {
-    series.name: set(series.labels) for series in (
+    sample.name: set(sample.labels) for series in (
         *exporter.of_cloud(views.consistent(), []),
-        *exporter.of_survey(True, 0))}
+        *exporter.of_survey(True, 0)) for sample in series.samples}
 
 ALL = OF_COMPUTES | OF_CLOUD
 

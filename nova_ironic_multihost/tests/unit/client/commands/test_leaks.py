@@ -26,8 +26,8 @@ class LeaksTestCase(base.BaseTestCase):
         self.assertEqual(
             ('node-0', 'active', cloud_state.Usage.LEAKED, 'server-0',
              'compute-1', 'compute-1'),
-            (leak.node, leak.provision_state, leak.kind, leak.server,
-             leak.owner, leak.frees))
+            (leak.node.uuid, leak.node.provision_state, leak.kind,
+             leak.node.instance_uuid, leak.owner, leak.frees))
         self.assertIn('running_deleted_instance_poll_interval', leak.next)
 
     def test_who_takes_it_from_a_dead_owner_frees_it(self):
@@ -73,6 +73,6 @@ class LeaksTestCase(base.BaseTestCase):
     def test_active_for_nobody_is_left_alone(self):
         [leak] = self.found(views.changed(
             views.consistent(), 'nodes', 1, provision_state='active'))
-        self.assertEqual(('node-1', '', ''), (
-            leak.node, leak.server, leak.frees))
+        self.assertEqual(('node-1', None, ''), (
+            leak.node.uuid, leak.node.instance_uuid, leak.frees))
         self.assertIn('active for no server', leak.next)

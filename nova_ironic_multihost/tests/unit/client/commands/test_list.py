@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import types
 
 from oslotest import base
 
@@ -17,12 +18,11 @@ from nova_ironic_multihost.tests import views
 class RowsTestCase(base.BaseTestCase):
 
     def rows(self, seen):
-        return {
-            row.host: row
-            for row in compute_list.rows(
-                ownership_report.OwnershipReport(
-                    seen, ownership_report.SharedSettings(points=8)))
-        }
+        rows = compute_list.rows(ownership_report.OwnershipReport(
+            seen, ownership_report.SharedSettings(points=8)))
+        return {row['Host']: types.SimpleNamespace(**{
+            name.lower().replace(' ', '_'): value
+            for name, value in row.items()}) for row in rows}
 
     def changed(self, **changes):
         return self.rows(views.changed(
@@ -36,7 +36,8 @@ class RowsTestCase(base.BaseTestCase):
             first.state, first.status, first.mapped, first.partition,
             first.zone))
         self.assertEqual((2, 1, 1, 0, 0), (
-            first.nodes, first.free, first.used, first.leaked, first.taking))
+            first.nodes, first.free, first.used, first.leaked,
+            first.taking_over))
         self.assertAlmostEqual(100 / 3, first.share)
         # Five are free, and three could have them.
         self.assertAlmostEqual(1 / (5 / 3), first.balance)
@@ -81,13 +82,13 @@ class RowsTestCase(base.BaseTestCase):
                 views.consistent(), 'instances', 0,
                 task_state=mark(None, host_key('compute-2')))
             self.assertEqual([0, 1, 0], [
-                row.taking for row in self.rows(seen).values()])
+                row.taking_over for row in self.rows(seen).values()])
 
     def test_mark_of_a_server_that_is_deleted(self):
         seen = views.changed(
             views.consistent(), 'instances', 0, deleted=True,
             task_state=takeover.taken(None, host_key('compute-2')))
-        self.assertEqual(0, self.rows(seen)['compute-2'].taking)
+        self.assertEqual(0, self.rows(seen)['compute-2'].taking_over)
 
     def test_owner_without_service(self):
         rows = self.rows(views.without(views.consistent(), 'services', 0))

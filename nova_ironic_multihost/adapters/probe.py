@@ -4,7 +4,7 @@
 
 Run by nova-compute's interpreter, which need not have this package. The
 argument is ``[ironic_multihost]base_driver``. The last line is JSON with the
-fields of :class:`nova_ironic_multihost.client.upgrade.drivers.Probe` but
+fields of :class:`nova_ironic_multihost.client.upgrade.nova_compute.Probe` but
 ``python``.
 """
 

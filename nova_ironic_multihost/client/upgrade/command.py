@@ -15,10 +15,9 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.conf_settings import Problem
-from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import hosts
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.client.upgrade import units
+from nova_ironic_multihost.client.upgrade import nova_compute
 
 PROGRAM = 'nova-ironic-multihost-status'
 
@@ -142,12 +141,12 @@ def _missing(known):
 
 def _drivers(known):
     if len(known.hosts) > 1:
-        yield from drivers.missing(
+        yield from nova_compute.missing(
             known.collected, known.hosts, known.release)
 
 
 def _marks(known):
-    return drivers.judge_marks(known.seen, known.marked)
+    return nova_compute.judge_marks(known.seen, known.marked)
 
 
 def _partition(known):
@@ -177,22 +176,24 @@ def _placement(known):
 
 
 def _stopping(known):
-    return units.judge_stop(known.settings, known.release, known.units)
+    return nova_compute.judge_stop(known.settings, known.release, known.units)
 
 
 #: (name, functions that take UpgradeInputs and return problems).
 CHECKS = (
     ('Driver', (
-        lambda known: drivers.judge_load(known.probe),
-        lambda known: drivers.judge_setting(known.settings))),
-    ('Release of nova', (lambda known: drivers.judge_release(known.probe),)),
+        lambda known: nova_compute.judge_load(known.probe),
+        lambda known: nova_compute.judge_setting(known.settings))),
+    ('Release of nova', (
+        lambda known: nova_compute.judge_release(known.probe),)),
     ('Settings without contradiction', (
         lambda known: conf_settings.judge(known.settings),)),
     ('Account in Ironic', (lambda known: conf_settings.judge_scope(
         known.settings, known.release),)),
     ('Time to end', (_stopping,)),
     ('Takeover without fencing', (
-        lambda known: units.judge_watchdog(known.settings, known.units),)),
+        lambda known: nova_compute.judge_watchdog(
+            known.settings, known.units),)),
     ('Cells', (lambda known: hosts.judge_cells(known.seen),)),
     ('Names of hosts', (
         lambda known: hosts.judge_names(known.seen), _own_name)),
@@ -203,7 +204,7 @@ CHECKS = (
     ('Same settings on all', (
         lambda known: hosts.judge_options(known.collected), _missing)),
     ('Same driver on all', (
-        lambda known: drivers.judge_others(known.collected),
+        lambda known: nova_compute.judge_others(known.collected),
         _marks, _drivers)),
     ('Records of nodes', (lambda known: (
         Problem(found.sentence)
@@ -261,7 +262,7 @@ def parser():
     top.add_argument(
         '--unit', action='append', default=[], metavar='NAME',
         help="systemd's unit of nova-compute, may be given several times "
-        f'(default: {", ".join(units.UNITS)}, as far as they exist)')
+        f'(default: {", ".join(nova_compute.UNITS)}, as far as they exist)')
     top.add_argument(
         '--json', action='store_true',
         help='print {"name": ..., "checks": [{"check", "result", '

@@ -18,8 +18,7 @@ from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import conf_settings
 from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
-from nova_ironic_multihost.client.upgrade import drivers
-from nova_ironic_multihost.client.upgrade import units
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.rules.peers import host_key
 
 #: An input is not known; the message names the remedy.
@@ -82,7 +81,7 @@ class UpgradeInputs:
         try:
             *_, last = done.stdout.splitlines() or ['']
             result = json.loads(last)
-            return drivers.Probe(
+            return nova_compute.Probe(
                 python, result['nova'], result['registered'], result['error'],
                 tuple(result['lacking']), tuple(result['shadowed']))
         except (KeyError, TypeError, ValueError) as error:
@@ -104,7 +103,7 @@ class UpgradeInputs:
     def release(self):
         """The release of nova, a number; None if it is not known."""
         try:
-            return drivers.release_of(self.probe.nova)
+            return nova_compute.release_of(self.probe.nova)
         except Unknown:
             return None
 
@@ -182,7 +181,7 @@ class UpgradeInputs:
     @once
     def units(self):
         """systemd's units of nova-compute, a list; None without systemd."""
-        names = self._options.unit or units.UNITS
+        names = self._options.unit or nova_compute.UNITS
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
@@ -192,7 +191,7 @@ class UpgradeInputs:
         except (OSError, subprocess.TimeoutExpired):
             return None
         return (
-            units.loaded(done.stdout) if done.returncode == 0 else None)
+            nova_compute.loaded(done.stdout) if done.returncode == 0 else None)
 
     @once
     def cloud(self):

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import drivers
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
-GOOD = drivers.Probe('/venv/bin/python', '34.0.0', registered=True)
+GOOD = nova_compute.Probe('/venv/bin/python', '34.0.0', registered=True)
 
 
 class JudgeTestCase(base.JudgeTestCase):
 
     def test_a_driver_that_can_be_loaded(self):
-        self.assert_silent(drivers.judge_load(GOOD))
+        self.assert_silent(nova_compute.judge_load(GOOD))
 
     def test_a_package_that_is_not_installed_there(self):
         self.assert_complains(
-            drivers.judge_load(drivers.Probe(
+            nova_compute.judge_load(nova_compute.Probe(
                 '/venv/bin/python', '34.0.0',
                 error="No module named 'nova.virt.ironic_multihost'")),
             '/venv/bin/python -m pip install ./nova_ironic_multihost-*.whl',
@@ -23,7 +23,7 @@ class JudgeTestCase(base.JudgeTestCase):
         # Some errors are sentences.
         for stop in '', '.':
             self.assert_complains(
-                drivers.judge_load(drivers.Probe(
+                nova_compute.judge_load(nova_compute.Probe(
                     '/venv/bin/python', '34.0.0', registered=True,
                     error=f"ImportError: No module named 'tooz'{stop}")),
                 "cannot load the driver: ImportError: No module named "
@@ -31,7 +31,7 @@ class JudgeTestCase(base.JudgeTestCase):
 
     def test_methods_of_its_base_that_are_not_called(self):
         self.assert_complains(
-            drivers.judge_load(drivers.Probe(
+            nova_compute.judge_load(nova_compute.Probe(
                 '/venv/bin/python', '34.0.0', registered=True,
                 shadowed=('Acme.get_info', 'Acme.is_node_deleted'))),
             'Acme.get_info, Acme.is_node_deleted of '
@@ -41,7 +41,7 @@ class JudgeTestCase(base.JudgeTestCase):
 class JudgeSettingTestCase(base.JudgeTestCase):
 
     def judge(self, driver):
-        return drivers.judge_setting(
+        return nova_compute.judge_setting(
             base.of_host('one', compute_driver=driver))
 
     def test_ours(self):

@@ -14,9 +14,8 @@ from oslotest import base
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import command
-from nova_ironic_multihost.client.upgrade import drivers
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.client.upgrade import units
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.tests import views
 
 OURS = '[DEFAULT]\ncompute_driver = ironic_multihost.IronicMultiHostDriver\n'
@@ -92,7 +91,7 @@ class ProbeTestCase(EvidenceTestCase):
         with mock.patch.object(inputs, 'interpreter',
                                return_value='/venv/bin/python'):
             self.assertEqual(
-                drivers.Probe('/venv/bin/python', '34.0.0', True, 'E',
+                nova_compute.Probe('/venv/bin/python', '34.0.0', True, 'E',
                               ('A.b',), ('C.d',)), self.known().probe)
         [python, safe, script] = run.call_args.args[0]
         # Nothing of the directory of the script is imported.
@@ -302,12 +301,12 @@ class UnitsTestCase(EvidenceTestCase):
     def test_those_that_systemd_has(self):
         run = self.run_instead('Id=mine.service\nLoadState=loaded\n'
                                'TimeoutStopUSec=1min 10s\n')
-        self.assertEqual([units.Unit('mine.service', 70)],
+        self.assertEqual([nova_compute.Unit('mine.service', 70)],
                          self.known('--unit', 'mine').units)
         self.assertEqual('mine', run.call_args.args[0][-1])
         self.known().units  # noqa: B018
-        self.assertEqual(list(units.UNITS),
-                         run.call_args.args[0][-len(units.UNITS):])
+        self.assertEqual(list(nova_compute.UNITS),
+                         run.call_args.args[0][-len(nova_compute.UNITS):])
 
     def test_no_systemd(self):
         for error in (FileNotFoundError(),

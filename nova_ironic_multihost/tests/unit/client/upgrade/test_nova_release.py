@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from nova_ironic_multihost.client.upgrade import drivers
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
 
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, version, **more):
-        return drivers.judge_release(
-            drivers.Probe('/bin/python', version, **more))
+        return nova_compute.judge_release(
+            nova_compute.Probe('/bin/python', version, **more))
 
     def test_releases_that_are_supported(self):
         for version in '31.0.0', '34.0.1', '34.0.0.0rc1':
@@ -33,6 +33,6 @@ class JudgeTestCase(base.JudgeTestCase):
 class NumberTestCase(base.JudgeTestCase):
 
     def test_number(self):
-        self.assertEqual(34, drivers.release_of('34.0.0'))
-        self.assertIsNone(drivers.release_of('today'))
-        self.assertIsNone(drivers.release_of(None))
+        self.assertEqual(34, nova_compute.release_of('34.0.0'))
+        self.assertIsNone(nova_compute.release_of('today'))
+        self.assertIsNone(nova_compute.release_of(None))

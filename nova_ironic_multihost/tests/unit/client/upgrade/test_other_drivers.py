@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade import drivers
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 from nova_ironic_multihost.tests import views
 
@@ -11,7 +11,7 @@ ALL = {f'node-{i}' for i in range(6)}
 class JudgeSettingsTestCase(base.JudgeTestCase):
 
     def judge(self, *of):
-        return drivers.judge_others([
+        return nova_compute.judge_others([
             base.of_host(f'compute-{i}', compute_driver=driver)
             for i, driver in enumerate(of)])
 
@@ -35,26 +35,26 @@ class JudgeSettingsTestCase(base.JudgeTestCase):
 class JudgeMarksTestCase(base.JudgeTestCase):
 
     def test_all_are_marked(self):
-        self.assert_silent(drivers.judge_marks(views.consistent(), ALL))
+        self.assert_silent(nova_compute.judge_marks(views.consistent(), ALL))
 
     def test_nodes_of_one_are_not(self):
         self.assert_complains(
-            drivers.judge_marks(views.consistent(),
+            nova_compute.judge_marks(views.consistent(),
                                 ALL - {'node-1', 'node-4'}),
             '2 nodes of compute-2', 'OWNER_NOVA', 'Switch it')
 
     def test_nodes_of_which_it_cannot_be_said(self):
         dead = views.changed(views.consistent(), 'services', 1, up=False)
         self.assert_silent(
-            drivers.judge_marks(dead, ALL - {'node-1', 'node-4'}))
+            nova_compute.judge_marks(dead, ALL - {'node-1', 'node-4'}))
         new = views.without(views.consistent(), 'providers', 1)
-        self.assert_silent(drivers.judge_marks(new, ALL - {'node-1'}))
+        self.assert_silent(nova_compute.judge_marks(new, ALL - {'node-1'}))
 
 
 class MissingTestCase(base.JudgeTestCase):
 
     def missing(self, nova):
-        return drivers.missing([base.of_host('a')], ['A', 'b'], nova)
+        return nova_compute.missing([base.of_host('a')], ['A', 'b'], nova)
 
     def test_nova_marks_nodes_itself(self):
         for nova in 34, None:

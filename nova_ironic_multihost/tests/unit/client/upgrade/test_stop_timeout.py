@@ -2,7 +2,7 @@
 
 import math
 
-from nova_ironic_multihost.client.upgrade import units
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
 SHOWN = """\
@@ -25,16 +25,16 @@ class UnitsTestCase(base.JudgeTestCase):
     def test_those_that_exist(self):
         self.assertEqual(
             [
-                units.Unit('nova-compute.service', 90),
-                units.Unit('mine.service', math.inf),
+                nova_compute.Unit('nova-compute.service', 90),
+                nova_compute.Unit('mine.service', math.inf),
             ],
-            units.loaded(SHOWN),
+            nova_compute.loaded(SHOWN),
         )
 
     def test_times(self):
         for text, seconds in (('3min 10s', 190), ('500ms', 0.5),
                               ('1h 1s', 3601), ('2d', 172800)):
-            [unit] = units.loaded(SHOWN.partition('\n\n')[0].replace(
+            [unit] = nova_compute.loaded(SHOWN.partition('\n\n')[0].replace(
                 '1min 30s', text))
             self.assertEqual(seconds, unit.seconds)
 
@@ -42,14 +42,14 @@ class UnitsTestCase(base.JudgeTestCase):
         shown = SHOWN.partition('\n\n')[0]
         for text, seconds in (('30s', 30), ('0', 0), ('infinity', 0)):
             self.assertEqual(
-                [units.Unit('nova-compute.service', 90, seconds)],
-                units.loaded(f'{shown}\nWatchdogUSec={text}\n'))
+                [nova_compute.Unit('nova-compute.service', 90, seconds)],
+                nova_compute.loaded(f'{shown}\nWatchdogUSec={text}\n'))
 
     def test_what_is_not_understood_is_not_judged(self):
-        self.assertEqual([], units.loaded(''))
+        self.assertEqual([], nova_compute.loaded(''))
         self.assertEqual(
             [],
-            units.loaded(
+            nova_compute.loaded(
                 SHOWN.partition('\n\n')[0].replace('1min 30s', '3 fortnights')
             ),
         )
@@ -58,10 +58,10 @@ class UnitsTestCase(base.JudgeTestCase):
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, limit, given, release=34, **more):
-        return units.judge_stop(
+        return nova_compute.judge_stop(
             base.of_host('a', graceful_shutdown_timeout=limit, **more),
             release, None if given is None else
-            [units.Unit('nova-compute.service', seconds)
+            [nova_compute.Unit('nova-compute.service', seconds)
              for seconds in given])
 
     def test_more_than_it_takes(self):
@@ -76,9 +76,9 @@ class JudgeTestCase(base.JudgeTestCase):
         self.assert_complains(self.judge(60, [60]), 'TimeoutStopSec=70')
 
     def test_with_a_watchdog_it_gets_more_time(self):
-        self.assert_silent(units.judge_stop(
+        self.assert_silent(nova_compute.judge_stop(
             base.of_host('a', graceful_shutdown_timeout=180), 34,
-            [units.Unit('nova-compute.service', 30, 30)]))
+            [nova_compute.Unit('nova-compute.service', 30, 30)]))
 
     def test_a_service_that_may_take_for_ever(self):
         self.assert_complains(self.judge(0, [90]), 'may take for ever')

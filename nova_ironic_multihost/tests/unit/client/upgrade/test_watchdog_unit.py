@@ -2,7 +2,7 @@
 
 import math
 
-from nova_ironic_multihost.client.upgrade import units
+from nova_ironic_multihost.client.upgrade import nova_compute
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
@@ -10,10 +10,10 @@ from nova_ironic_multihost.tests.unit.client.upgrade import base
 class JudgeTestCase(base.JudgeTestCase):
 
     def judge(self, *timeouts, when='down', after=300, **more):
-        return units.judge_watchdog(
+        return nova_compute.judge_watchdog(
             base.of_host('a', policy=takeover.Policy(when, after), **more),
             [
-                units.Unit('nova-compute.service', *unit)
+                nova_compute.Unit('nova-compute.service', *unit)
                 for unit in timeouts
             ],
         )
@@ -32,7 +32,7 @@ class JudgeTestCase(base.JudgeTestCase):
         self.assert_complains(
             self.judge((90,)), 'may only be cut off', 'forced_down')
         self.assert_complains(self.judge(), 'no unit of systemd')
-        self.assert_complains(units.judge_watchdog(base.of_host(
+        self.assert_complains(nova_compute.judge_watchdog(base.of_host(
             'a', policy=takeover.Policy('down', 300)), None), 'no unit')
 
     def test_longer_to_end_than_the_watchdog_waits(self):

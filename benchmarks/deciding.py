@@ -24,7 +24,6 @@ from nova_ironic_multihost.rules.mirror import Mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
-from nova_ironic_multihost.rules.model import Inventory
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
@@ -104,10 +103,10 @@ class Ours:
                                    peers.Partition())
         due = incremental.due(self._standing, basis, cloud.mirror, self._mine,
                               self._instances)
-        facts = self._facts(Inventory(
+        facts = self._with_states(Facts(
             nodes={node: cloud.mirror.nodes[node] for node in due},
             my_instances=self._instances, my_nodes=self._mine, view=view,
-            preferences=self._preferences))
+            preferences=self._preferences, zones=cloud.zones))
         reasons = ownership.decide(facts)
         self._standing = incremental.LastAudit(
             basis, cloud.mirror.serial, self._mine, self._instances,
@@ -116,16 +115,14 @@ class Ours:
             self._standing.turn + 1 if self._standing else 0)
         return len(reasons)
 
-    def _facts(self, inventory):
+    def _with_states(self, facts):
         cloud = self._cloud
-        states = {uuid: cloud.states[uuid] for uuid
-                  in ownership.foreign_instances(inventory)}
-        wanted = ownership.candidates(inventory, states, inventory.view)
-        parts = {field.name: getattr(inventory, field.name)
-                 for field in dataclasses.fields(inventory)}
-        return Facts(
-            **parts, zones=cloud.zones, instance_states=states,
-            records={node: cloud.records[node] for node in wanted})
+        facts = dataclasses.replace(facts, instance_states={
+            uuid: cloud.states[uuid] for uuid
+            in ownership.foreign_instances(facts)})
+        return dataclasses.replace(facts, records={
+            node: cloud.records[node]
+            for node in ownership.candidates(facts)})
 
 
 class Stock:

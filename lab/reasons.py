@@ -151,8 +151,7 @@ class _Judge:
             my_nodes=frozenset(seen.owned_by(host)),
             view=view,
             preferences=self._preferences,
-            permissions=model.Permissions(
-                mapped=seen.service_of[host].mapped),
+            mapped=seen.service_of[host].mapped,
             zones=self._zones,
             instance_states={instance.uuid: model.InstanceState(
                 instance.host, instance.deleted)

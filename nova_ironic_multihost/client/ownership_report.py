@@ -412,8 +412,7 @@ class OwnershipReport:
             my_nodes=self._owned.get(host, frozenset()),
             view=view,
             preferences=self.preferences(part),
-            permissions=model.Permissions(
-                mapped=self.seen.service_of[host].mapped is not False),
+            mapped=self.seen.service_of[host].mapped is not False,
             zones=self.zones,
             instance_states=self._states,
             records=self._records,

@@ -67,43 +67,21 @@ class InstanceState:
 
 
 @dataclasses.dataclass(frozen=True)
-class Permissions:
-    """What this host may do beyond keeping and creating nodes."""
+class Facts:
+    """All that a decision depends on."""
 
-    #: Its start is over, so builds that are sent to it arrive.
-    settled: bool = True
-    #: The scheduler can send builds to it, as far as is known.
-    mapped: bool = True
-    #: It may pull nodes.
-    member_long_enough: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
-class Inventory:
-    """The nodes of the partition, and which nodes and instances are mine."""
-
+    #: Nodes of the partition to decide -> their instances.
     nodes: Mapping[str, str | None]
     my_instances: Set[str]
     my_nodes: Set[str]
     view: peers.View
     preferences: ring.Preferences
-
-    @property
-    def host(self) -> HostKey:
-        """This host."""
-        return self.view.host
-
-    def concerns_me(self, node: str) -> bool:
-        """Return whether this host owns the node or might take it."""
-        return (node in self.my_nodes
-                or self.preferences.may_prefer(self.host, node))
-
-
-@dataclasses.dataclass(frozen=True)
-class Facts(Inventory):
-    """All that a decision depends on."""
-
-    permissions: Permissions = Permissions()
+    #: The start of this host is over, so builds that are sent to it arrive.
+    settled: bool = True
+    #: The scheduler can send builds to this host, as far as is known.
+    mapped: bool = True
+    #: This host may pull nodes.
+    member_long_enough: bool = True
     partition: peers.Partition = peers.Partition()
     zones: Mapping[HostKey, str] = dataclasses.field(default_factory=dict)
     #: At least :func:`.ownership.foreign_instances`.
@@ -114,3 +92,13 @@ class Facts(Inventory):
     eligible: Set[HostKey] = frozenset()
     #: uuids of nodes with records that cannot become this host's.
     barred: Set[str] = frozenset()
+
+    @property
+    def host(self) -> HostKey:
+        """This host."""
+        return self.view.host
+
+    def concerns_me(self, node: str) -> bool:
+        """Return whether this host owns the node or might take it."""
+        return (node in self.my_nodes
+                or self.preferences.may_prefer(self.host, node))

@@ -18,7 +18,6 @@ import enum
 
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
-from nova_ironic_multihost.rules.model import Inventory
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import HostKey
@@ -146,33 +145,32 @@ WAITING = frozenset({
 HINDERED = frozenset({Reason.TAKEOVER_FAILED, Reason.AWAITED})
 
 
-def foreign_instances(inventory: Inventory) -> list[str]:
+def foreign_instances(facts: Facts) -> list[str]:
     """Return instances of other hosts on nodes that I own or might take."""
-    return [instance for node, instance in inventory.nodes.items()
+    return [instance for node, instance in facts.nodes.items()
             if instance is not None
-            and instance not in inventory.my_instances
-            and inventory.concerns_me(node)]
+            and instance not in facts.my_instances
+            and facts.concerns_me(node)]
 
 
-def candidates(inventory: Inventory, states: Mapping[str, InstanceState],
-               view: peers.View) -> list[str]:
+def candidates(facts: Facts) -> list[str]:
     """Return the nodes that I take if their owner, to be read, allows it."""
-    def may_be_taken(instance: str | None) -> bool:
-        state = _instance_in_nova(instance, states)
+    def may_be_taken(node: str) -> bool:
+        state = _instance_in_nova(node, facts)
         return state is None or (
-            state.host_key is not None and not view.live(state.host_key))
+            state.host_key is not None and not facts.view.live(state.host_key))
 
-    return [node for node, instance in inventory.nodes.items()
-            if node not in inventory.my_nodes
-            and instance not in inventory.my_instances
-            and inventory.preferences.may_prefer(inventory.host, node)
-            and may_be_taken(instance)]
+    return [node for node, instance in facts.nodes.items()
+            if node not in facts.my_nodes
+            and instance not in facts.my_instances
+            and facts.preferences.may_prefer(facts.host, node)
+            and may_be_taken(node)]
 
 
-def _instance_in_nova(instance: str | None,
-                      states: Mapping[str, InstanceState]
-                      ) -> InstanceState | None:
-    state = states.get(instance) if instance is not None else None
+def _instance_in_nova(node: str, facts: Facts) -> InstanceState | None:
+    instance = facts.nodes.get(node)
+    state = (facts.instance_states.get(instance)
+             if instance is not None else None)
     return None if state is None or state.deleted else state
 
 
@@ -259,16 +257,16 @@ def _reason_to_pull(record: Record, facts: Facts) -> Reason:
             or not facts.view.peer(record.owner)):
         return Reason.OTHER_PARTITION
     return _refusal(record.node, facts) or (
-        Reason.PULLED if facts.permissions.member_long_enough
+        Reason.PULLED if facts.member_long_enough
         else Reason.UNTESTED)
 
 
 def _refusal(node: str, facts: Facts) -> Reason | None:
     if node in facts.barred:
         return Reason.BARRED
-    if not facts.permissions.settled:
+    if not facts.settled:
         return Reason.STARTING
-    if not facts.permissions.mapped:
+    if not facts.mapped:
         return Reason.UNMAPPED
     return None
 
@@ -393,22 +391,16 @@ def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
         or reason is Reason.AWAITED and node in refused})
 
 
-def lost_nodes_to_peers(
-    inventory: Inventory,
-    states: Mapping[str, InstanceState],
-    records: Mapping[str, Record],
-    zones: Mapping[HostKey, str],
-    owned: Set[str],
-) -> bool:
+def lost_nodes_to_peers(facts: Facts, owned: Set[str]) -> bool:
     """Return whether other hosts took nodes from me as if I were dead."""
     # They do so after my heartbeat has failed for a while. The sign: unused
     # nodes that I owned and am preferred for are recorded on other live hosts.
     return any(
-        record.node in owned and inventory.view.live(record.owner)
-        and _instance_in_nova(inventory.nodes.get(record.node), states) is None
-        and inventory.preferences.prefers(
-            inventory.host, record.node, zones.get(record.owner))
-        for record in records.values())
+        record.node in owned and facts.view.live(record.owner)
+        and _instance_in_nova(record.node, facts) is None
+        and facts.preferences.prefers(
+            facts.host, record.node, facts.zones.get(record.owner))
+        for record in facts.records.values())
 
 
 def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,

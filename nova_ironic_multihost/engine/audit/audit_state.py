@@ -119,6 +119,7 @@ class AuditState:
     :param refused: result of :func:`.ownership.still_refused`.
     :param providers_to_delete: nodes with a provider that nova may have left.
     :param recent: nodes from other owners, a set per audit, the newest first.
+    :param mapped: whether this host is mapped to a cell, None if unknown.
     :param over: (host, stop marker) of hosts that did not come back in time.
     """
 
@@ -137,7 +138,7 @@ class AuditState:
     busy: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     absences: mirror.Absences = mirror.Absences()
-    mapped: bool = False
+    mapped: bool | None = None
     host_aggregates: peers.KnownAggregates = peers.KnownAggregates()
     providers_to_delete: frozenset[str] = frozenset()
     recent: tuple[frozenset[str], ...] = ()

@@ -13,6 +13,7 @@ import itertools
 import threading
 import time
 import types
+from typing import Any
 
 from oslo_log import log as logging
 
@@ -196,22 +197,14 @@ class Auditor:
                     self._state.records.keys(),
                     settings.max_vanished_percent))
             begun = self._clock()
-            seen_peers = self._read_peers(
-                settings, self._known_hosts(), starting=not settled)
-            gathered = collect.all_nodes(
-                self.sources, self._state_now(settings).with_taken(has),
-                settings, seen_peers, self._reader,
-                settled, self.last, self._clock(), self._doubted)
-            decided = decide.decide(
-                self.sources, self._writes, self._reader, gathered.facts,
-                settings, functools.partial(self._eligible, settings),
-                self._state.busy, self._state.refused)
-            audit = self._audit_of(gathered, decided)
+            collected = self._collector(
+                settings, self._known_hosts(), not settled, has).all_nodes(
+                    settled, self._doubted)
+            decided = self._decide(settings, collected)
+            audit = self._audit_of(collected, decided)
             self._notices.tell(operator_news.notices_due(
-                settings.host, gathered.mapped, audit.reasons,
-                gathered.absences, gathered.host_aggregates.read,
-                gathered.barred))
-            self._remember(gathered, decided, audit, begun)
+                settings.host, audit.reasons, collected.state))
+            self._remember(collected, decided, audit, begun)
             if self.last is None:
                 # The records are older than the listing.
                 self.doubt()
@@ -219,6 +212,25 @@ class Auditor:
             self._note_waiting(audit)
             then(audit)
         return audit
+
+    def _collector(self, settings: Settings, hosts: Iterable[str],
+                   starting: bool = False,
+                   has: Callable[[str], bool] = lambda node: False
+                   ) -> collect.Collector:
+        """Read the compute services, and return the reader of other facts."""
+        seen_peers = self._read_peers(settings, hosts, starting)
+        return collect.Collector(
+            self.sources, self._reader, settings, seen_peers,
+            self._state_now(settings).with_taken(has), self.last,
+            self._clock())
+
+    def _decide(self, settings: Settings, collected: collect.Collected,
+                builds: Set[str] = frozenset(), adoptions: int | None = None
+                ) -> decide.Decision:
+        return decide.decide(
+            self.sources, self._writes, self._reader, collected.facts,
+            settings, functools.partial(self._eligible, settings),
+            self._state.busy, self._state.refused, builds, adoptions)
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
@@ -258,34 +270,17 @@ class Auditor:
                 return {}
             # Failover does not wait for a listing of all nodes.
             self.read(settings, brief=True)
-            gathered = collect.nodes_of_hosts(
-                self.sources, self._state_now(settings), settings,
-                self._read_peers(settings, [*hosts, *known]), hosts,
-                self._reader, self._clock(), only)
-            decided = decide.decide(
-                self.sources, self._writes, self._reader, gathered.facts,
-                settings, functools.partial(self._eligible, settings),
-                self._state.busy, self._state.refused, builds, adoptions)
-            mine = sorted(node for node, reason in decided.reasons.items()
-                          if reason.mine)
+            collected = self._collector(
+                settings, [*hosts, *known]).nodes_of_hosts(hosts, only)
+            decided = self._decide(settings, collected, builds, adoptions)
             latest, *earlier = self._state.recent
             self._state = dataclasses.replace(
                 self._state, busy=decided.busy, refused=decided.refused,
-                recent=(latest.union(mine), *earlier)).with_unsettled(
-                    decided.reasons)
-            # The tracker may be about to take nodes by the last audit.
-            found = {
-                node: reason for node, reason in decided.reasons.items()
-                if reason not in ownership.COMING or not self.is_mine(node)}
-            reasons = {**last.reasons, **found}
-            self.last = last.merged(
-                found, gathered.facts.records, self._rows(
-                    gathered.mirror, mine,
-                    {*last.nodes, *mine, *ownership.coming(reasons)},
-                    ownership.served(reasons)),
-                decided.taken_over, decided.at_rest)
-            self._note_waiting(self.last)
-            then(self.last, mine)
+                recent=(latest.union(
+                    node for node, reason in decided.reasons.items()
+                    if reason.mine), *earlier))
+            self._merge(last, collected, decided.reasons, then,
+                        taken_over=decided.taken_over, at_rest=decided.at_rest)
         return decided.reasons
 
     def audit_changed(self, settings: Settings, nodes: Iterable[str],
@@ -295,23 +290,32 @@ class Auditor:
             last = self.last
             if last is None:
                 return
-            gathered = collect.changed_nodes(
-                self.sources, self._state, settings,
-                self._read_peers(settings, self._known_hosts()), nodes,
-                self._reader, self._clock())
+            collected = self._collector(
+                settings, self._known_hosts()).changed_nodes(nodes)
             reasons = {
                 node: reason for node, reason
-                in ownership.decide(gathered.facts).items()
+                in ownership.decide(collected.facts).items()
                 if reason in incremental.AT_ONCE}
-            mine = sorted(reasons)
-            served = ownership.served(last.reasons) - reasons.keys()
-            self._state = self._state.with_unsettled(mine)
-            self.last = last.merged(
-                reasons, {record.node: record for record in gathered.records},
-                self._rows(gathered.mirror, mine, {
-                    *last.nodes, *mine, *ownership.coming(last.reasons)},
-                    served))
-            then(self.last, mine)
+            self._merge(last, collected, reasons, then, reasons.keys())
+
+    def _merge(self, last: Audit, collected: collect.Collected,
+               reasons: Mapping[str, Reason],
+               then: Callable[[Audit, list[str]], None],
+               with_bodies: Set[str] = frozenset(), **moved: Any) -> None:
+        """Replace the results of some nodes; audits decide them again."""
+        mine = sorted(node for node, reason in reasons.items() if reason.mine)
+        self._state = self._state.with_unsettled(reasons)
+        # The tracker may be about to take nodes by the last audit.
+        found = {node: reason for node, reason in reasons.items()
+                 if reason not in ownership.COMING or not self.is_mine(node)}
+        now = {**last.reasons, **found}
+        self.last = last.merged(
+            found, collected.records, self._rows(
+                collected.mirror, mine,
+                {*last.nodes, *mine, *ownership.coming(now)},
+                ownership.served(now) - with_bodies), **moved)
+        self._note_waiting(self.last)
+        then(self.last, mine)
 
     @property
     def serial(self) -> int:
@@ -404,33 +408,32 @@ class Auditor:
             barred=types.MappingProxyType({
                 **dict.fromkeys(self._refused_records, ''), **state.barred}))
 
-    def _audit_of(self, gathered: collect.Collected,
+    def _audit_of(self, collected: collect.Collected,
                   decided: decide.Decision) -> Audit:
-        facts, last = gathered.facts, self.last
-        confirmed = gathered.absences.confirmed
+        facts, state, last = collected.facts, collected.state, self.last
+        confirmed = state.absences.confirmed
         reasons = {
-            **incremental.kept(last.reasons if last else {}, gathered.mirror),
+            **incremental.kept(last.reasons if last else {}, collected.mirror),
             **decided.reasons}
         mine = frozenset(
             node for node, reason in reasons.items() if reason.mine)
         owners = {node: facts.host if node in facts.my_nodes
                   else facts.records[node].owner if node in facts.records
                   else None for node in mine}
-        nodes = {**self._rows(gathered.mirror, mine, mine),
-                 **gathered.unlisted}
-        reasons.update(dict.fromkeys(
-            gathered.absences.counts, Reason.UNLISTED))
+        nodes = {**self._rows(collected.mirror, mine, mine),
+                 **collected.unlisted}
+        reasons.update(dict.fromkeys(state.absences.counts, Reason.UNLISTED))
         return Audit(
             view=facts.view, preferences=facts.preferences,
             reasons=types.MappingProxyType(reasons),
             nodes=types.MappingProxyType(nodes),
             owners=types.MappingProxyType({
-                **owners, **dict.fromkeys(gathered.unlisted, facts.host)}),
+                **owners, **dict.fromkeys(collected.unlisted, facts.host)}),
             records=tuple(
-                record for record in gathered.records
+                record for record in state.records.values()
                 if record.node in nodes or record.node in confirmed),
             deleted=frozenset(confirmed),
-            host_aggregates=gathered.host_aggregates,
+            host_aggregates=state.host_aggregates,
             recent=frozenset[str]().union(*self._state.recent),
             taken_over=types.MappingProxyType(dict(decided.taken_over)),
             at_rest=decided.at_rest)
@@ -448,13 +451,12 @@ class Auditor:
         return {node: NodeRow(node, mirror.nodes[node], body(node))
                 for node in nodes}
 
-    def _remember(self, gathered: collect.Collected,
+    def _remember(self, collected: collect.Collected,
                   decided: decide.Decision, audit: Audit, begun: float
                   ) -> None:
-        facts = gathered.facts
+        facts, state = collected.facts, collected.state
         labels = {host: label for host, label
-                  in self._state.partition_labels.items()
-                  if facts.view.live(host)}
+                  in state.partition_labels.items() if facts.view.live(host)}
         # A dead host may come back with another label.
         labels.update((record.owner, record.partition)
                       for record in facts.records.values()
@@ -463,25 +465,20 @@ class Auditor:
                    - labels.keys())
         acquired = frozenset(node for node, owner in audit.owners.items()
                              if owner != facts.host)
-        before, basis = self._state.standing, gathered.basis
-        assert basis is not None
-        if gathered.records_read_at != self._state.records_read_at:
+        before = self._state.standing
+        if state.records_read_at != self._state.records_read_at:
             self._refused_records = frozenset()
-        self._state = AuditState(
+        self._state = dataclasses.replace(
+            state,
             preferences=facts.preferences,
-            audits=(gathered.audits + 1
-                    if facts.view.member(facts.host) else 0),
+            audits=state.audits + 1 if facts.view.member(facts.host) else 0,
             begun=begun,
-            rounds=self._state.rounds + 1 if unknown else 0,
-            records=types.MappingProxyType(
-                {record.node: record for record in gathered.records}),
-            records_read_at=gathered.records_read_at,
-            barred=gathered.barred,
+            rounds=state.rounds + 1 if unknown else 0,
             providers_to_delete=(self._state.providers_to_delete
-                                 | gathered.absences.confirmed),
+                                 | state.absences.confirmed),
             standing=incremental.LastAudit(
-                basis, gathered.mirror.serial, frozenset(facts.my_nodes),
-                frozenset(facts.my_instances),
+                collected.basis, collected.mirror.serial,
+                frozenset(facts.my_nodes), frozenset(facts.my_instances),
                 frozenset(
                     node for node, reason in decided.reasons.items()
                     if not incremental.reason_lasts(node, reason, facts)),
@@ -491,7 +488,4 @@ class Auditor:
                        if node in decided.reasons),
             refused=tuple(node for node in decided.refused
                           if node in decided.reasons),
-            absences=gathered.absences,
-            mapped=bool(gathered.mapped),
-            host_aggregates=gathered.host_aggregates,
             recent=(acquired, *self._state.recent)[:RECENT])

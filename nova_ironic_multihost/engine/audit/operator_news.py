@@ -2,8 +2,8 @@
 
 """Tell operators what an audit found: in the log, and by notifications.
 
-Each thing is logged once. A notification (page "Notifications") has a thread
-of its own and one try, so a message bus that is down delays no audit.
+A notification (page "Notifications") has a thread of its own and one try, so a
+message bus that is down delays no audit.
 """
 
 import collections
@@ -15,11 +15,11 @@ import enum
 import logging
 import threading
 import time
-import types
 
 from oslo_log import log
 
 from nova_ironic_multihost.engine.audit.audit_state import Audit
+from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.base.ports import Instances
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import model
@@ -76,24 +76,18 @@ OF_NODES = {
 }
 
 
-def notices_due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
-        absences: mirror.Absences, zones_known: bool = True,
-        barred: Mapping[str, str] = types.MappingProxyType({})
-        ) -> dict[object, Notice]:
-    """Return the notices after an audit, {subject: notice}.
-
-    :param zones_known: whether nova's host aggregates could be read.
-    :param barred: node -> uuid of this host's second record of it, or ''.
-    """
+def notices_due(host: str, reasons: Mapping[str, Reason], state: AuditState
+                ) -> dict[object, Notice]:
+    """Return the notices after an audit, {subject: notice}."""
     found: dict[object, Notice] = {}
-    if mapped is False:
+    if state.mapped is False:
         found['unmapped'] = Notice(
             logging.WARNING,
             f'This host, {host}, is not mapped to a cell, so the scheduler '
             'cannot use its nodes and it takes none from others. Run '
             '"nova-manage cell_v2 discover_hosts --by-service"; no restart '
             'is needed.', after=UNMAPPED)
-    if not zones_known:
+    if not state.host_aggregates.read:
         found['aggregates'] = Notice(
             logging.WARNING,
             "nova's host aggregates cannot be read, so availability zones "
@@ -106,14 +100,14 @@ def notices_due(host: str, mapped: bool | None, reasons: Mapping[str, Reason],
             logging.WARNING,
             f'This host, {host}, has a second record of node {node}: '
             f'{model.second_record(node, row)}')
-        for node, row in barred.items() if row})
+        for node, row in state.barred.items() if row})
     found.update(_of_nodes(reasons))
-    if absences.braked:
+    if state.absences.braked:
         found['brake'] = Notice(
             logging.ERROR,
-            f'{len(absences.counts)} nodes that are recorded on this host '
-            'have vanished from Ironic at once. Nothing is deleted. If the '
-            'account in [ironic] of nova.conf may not list them, mend that. '
+            f'{len(state.absences.counts)} nodes that are recorded on this '
+            'host have vanished from Ironic at once. Nothing is deleted. If '
+            'the account in [ironic] of nova.conf may not list them, mend that. '
             'If they were really removed, set [ironic_multihost]'
             'max_vanished_percent to 100, restart nova-compute, and '
             'set it back when their records are gone.')
@@ -152,12 +146,12 @@ class Notices:
         now = self._clock()
         self._since = {subject: self._since.get(subject, now)
                        for subject in found}
-        notices_due = {subject for subject, notice in found.items()
+        due = {subject for subject, notice in found.items()
                if now - self._since[subject] >= notice.after}
         for subject, notice in found.items():
-            if subject in notices_due - self._logged:
+            if subject in due - self._logged:
                 LOG.log(notice.level, notice.sentence)
-        self._logged = frozenset(notices_due)
+        self._logged = frozenset(due)
 
     def count(self, reasons: Mapping[str, Reason]) -> None:
         """Log how many nodes this host owns and why, if that has changed."""

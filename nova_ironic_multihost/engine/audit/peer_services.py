@@ -133,7 +133,6 @@ class HeartbeatLog:
         return late
 
 
-
 def services(sources: Sources, settings: Settings,
              hosts: Iterable[str] = (), starting: bool = False) -> Services:
     """Read the services, with one request more for each disabled host."""
@@ -141,7 +140,6 @@ def services(sources: Sources, settings: Settings,
         sources, tuple(sources.services()), [settings.host, *hosts])
     return (_with_new_services(sources, known, settings.host) if starting
             else known)
-
 
 
 def view(known: Services, memory: AuditState, settings: Settings,
@@ -154,7 +152,6 @@ def view(known: Services, memory: AuditState, settings: Settings,
             host for host, theirs in memory.partition_labels.items()
             if theirs != label),
         starting=starting, over=memory.over)
-
 
 
 def eligible(sources: Sources, memory: AuditState, settings: Settings,
@@ -171,7 +168,6 @@ def eligible(sources: Sources, memory: AuditState, settings: Settings,
         map(host_key, hosts))
 
 
-
 def read_peers(sources: Sources, memory: AuditState, settings: Settings,
                outages: Outages, hosts: Iterable[str] = (),
                starting: bool = False, zones: bool = True) -> Peers:
@@ -185,7 +181,6 @@ def read_peers(sources: Sources, memory: AuditState, settings: Settings,
         memory.preferences, _zones_of_members(seen, host_aggregates),
         settings.points, settings.move_across_zones)
     return Peers(known, seen, preferences, host_aggregates, outages)
-
 
 
 def _host_aggregates(
@@ -204,7 +199,6 @@ def _host_aggregates(
         return known
 
 
-
 def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
                     outages: Outages, hosts: Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
@@ -217,12 +211,10 @@ def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
         settings.points, settings.move_across_zones)
 
 
-
 def _zones_of_members(seen: peers.View, known: peers.KnownAggregates
                       ) -> dict[HostKey, str | None]:
     zones = peers.host_zones(known.aggregates)
     return {host: zones.get(host) for host in seen.members}
-
 
 
 def with_hosts(sources: Sources, seen_peers: Peers, known: Services,
@@ -230,7 +222,6 @@ def with_hosts(sources: Sources, seen_peers: Peers, known: Services,
     """Add the services of some hosts; each lives as the heartbeats say."""
     return seen_peers.outages.judged(
         _with_services_of(sources, known, hosts), seen_peers.view.host)
-
 
 
 def _with_services_of(sources: Sources, known: Services,
@@ -244,7 +235,6 @@ def _with_services_of(sources: Sources, known: Services,
         # Only this driver writes a stop marker.
         dataclasses.replace(service, ironic=bool(service.stop_marker))
         for service in found if service)
-
 
 
 def _with_new_services(sources: Sources, known: Services, host: str

@@ -8,7 +8,6 @@ from oslotest import base
 
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
-from nova_ironic_multihost.rules.model import Permissions
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -20,8 +19,6 @@ HOSTS = ('host-a', 'host-b', 'host-c')
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 PREFERRED = ring.Ring(HOSTS, 32).host_for(NODE)
 OTHER, THIRD = (host for host in HOSTS if host != PREFERRED)
-
-READY = Permissions()
 
 
 def services(*hosts, **states):
@@ -77,7 +74,7 @@ class FreeNodeTestCase(base.BaseTestCase):
 
     def test_first_audit_creates(self):
         self.assertIs(Reason.CREATED, reason(
-            PREFERRED, permissions=Permissions(settled=False)))
+            PREFERRED, settled=False))
 
     def test_node_of_a_dead_host_is_adopted_by_the_preferred(self):
         for dead in (services(PREFERRED, OTHER, **{THIRD: 'down'}),
@@ -96,13 +93,13 @@ class FreeNodeTestCase(base.BaseTestCase):
 
     def test_adopting_waits_for_the_start_and_the_mapping(self):
         known = services(PREFERRED, **{OTHER: 'down'})
-        for standing, expected in (
-                (Permissions(settled=False), Reason.STARTING),
-                (Permissions(mapped=False), Reason.UNMAPPED),
-                (Permissions(member_long_enough=False), Reason.ADOPTED)):
+        for missing, expected in (
+                ('settled', Reason.STARTING),
+                ('mapped', Reason.UNMAPPED),
+                ('member_long_enough', Reason.ADOPTED)):
             self.assertIs(expected, reason(
                 PREFERRED, known=known, records=recorded(OTHER),
-                permissions=standing))
+                **{missing: False}))
 
     def test_node_of_a_live_peer_is_pulled_by_the_preferred(self):
         self.assertIs(Reason.PULLED, reason(
@@ -116,12 +113,12 @@ class FreeNodeTestCase(base.BaseTestCase):
             PREFERRED, known=known, records=recorded(OTHER)))
 
     def test_pulling_waits_for_start_mapping_and_test(self):
-        for standing, expected in (
-                (Permissions(settled=False), Reason.STARTING),
-                (Permissions(mapped=False), Reason.UNMAPPED),
-                (Permissions(member_long_enough=False), Reason.UNTESTED)):
+        for missing, expected in (
+                ('settled', Reason.STARTING),
+                ('mapped', Reason.UNMAPPED),
+                ('member_long_enough', Reason.UNTESTED)):
             self.assertIs(expected, reason(
-                PREFERRED, records=recorded(OTHER), permissions=standing))
+                PREFERRED, records=recorded(OTHER), **{missing: False}))
 
     def test_who_is_no_member_takes_nothing(self):
         for state in ('disabled', 'down', 'fenced'):
@@ -238,7 +235,7 @@ class NodeWithInstanceTestCase(base.BaseTestCase):
         self.assertIs(Reason.STARTING, self.reason(
             PREFERRED, InstanceState(OTHER, deleted=True), known=known,
             records=recorded(OTHER),
-            permissions=Permissions(settled=False)))
+            settled=False))
 
 
 class TakeoverTestCase(base.BaseTestCase):
@@ -279,12 +276,12 @@ class TakeoverTestCase(base.BaseTestCase):
                 other, records=recorded(owner)).mine)
 
     def test_it_waits_for_the_start_and_the_mapping(self):
-        for standing, expected in (
-                (Permissions(settled=False), Reason.STARTING),
-                (Permissions(mapped=False), Reason.UNMAPPED),
-                (Permissions(member_long_enough=False), Reason.TAKEN_OVER)):
+        for missing, expected in (
+                ('settled', Reason.STARTING),
+                ('mapped', Reason.UNMAPPED),
+                ('member_long_enough', Reason.TAKEN_OVER)):
             self.assertIs(expected, self.reason(
-                PREFERRED, permissions=standing))
+                PREFERRED, **{missing: False}))
 
     def test_who_serves_the_node_now_takes_it_as_a_free_one(self):
         """Its node, or its host, was of another partition when it died."""
@@ -360,9 +357,9 @@ class TakeoverTestCase(base.BaseTestCase):
     def test_its_record_is_asked_for(self):
         states = {'i1': InstanceState(OTHER, node=NODE)}
         for known, wanted in ((services(*HOSTS), []), (self.DEAD, [NODE])):
-            self.assertEqual(wanted, ownership.candidates(
-                facts(PREFERRED, nodes={NODE: 'i1'}), states,
-                facts(PREFERRED, known=known).view))
+            self.assertEqual(wanted, ownership.candidates(facts(
+                PREFERRED, known=known, nodes={NODE: 'i1'},
+                instance_states=states)))
 
     def test_only_so_many_at_once(self):
         reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
@@ -499,8 +496,7 @@ class DecideTestCase(base.BaseTestCase):
                 whole, records={}, instance_states={
                     instance: state for instance, state
                     in whole.instance_states.items() if instance in wanted})
-            candidates = set(ownership.candidates(
-                asked, asked.instance_states, asked.view))
+            candidates = set(ownership.candidates(asked))
             asked = dataclasses.replace(asked, records={
                 node: record for node, record in whole.records.items()
                 if node in candidates})
@@ -674,9 +670,8 @@ class MayCreateTestCase(base.BaseTestCase):
 class WasRobbedTestCase(base.BaseTestCase):
 
     def lost_nodes_to_peers(self, host, owned=(NODE,), known=None, **more):
-        seen = facts(host, known=known, **more)
-        return ownership.lost_nodes_to_peers(
-            seen, seen.instance_states, recorded(OTHER), {}, set(owned))
+        return ownership.lost_nodes_to_peers(facts(
+            host, known=known, records=recorded(OTHER), **more), set(owned))
 
     def test_nodes_that_others_took_from_me_are_noticed(self):
         self.assertTrue(self.lost_nodes_to_peers(PREFERRED))

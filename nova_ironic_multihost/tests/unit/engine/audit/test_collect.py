@@ -254,11 +254,11 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
             'a', points=32, policy=takeover.Policy('forced_down'))
         memory = audit_state.AuditState(mapped=True)
         its.asked.clear()
-        return ownership.decide(collect.nodes_of_hosts(
-            its, memory, settings, peer_services.read_peers(
-                its, memory, settings, Outages(), HOSTS), dead,
-            types.SimpleNamespace(mirror=mirrors.Mirror(its.ironic)),
-            0, only).facts)
+        return ownership.decide(collect.Collector(
+            its, types.SimpleNamespace(mirror=mirrors.Mirror(its.ironic)),
+            settings, peer_services.read_peers(
+                its, memory, settings, Outages(), HOSTS), memory, None, 0
+        ).nodes_of_hosts(dead, only).facts)
 
     @hypothesis.settings(derandomize=True, deadline=None)
     @hypothesis.given(deaths())
@@ -266,10 +266,9 @@ class NodesOfHostsTestCase(cloud.AuditTestCase):
         its, dead, zoned = death
         found = self.gather(its, dead)
         with mock.patch.object(
-                collect, '_may_inherit',
-                lambda seen_peers, owners, mirror, only: {
-                    node: None for node in mirror.nodes
-                    if seen_peers.preferences.may_prefer('a', node)}):
+                collect.Collector, '_may_inherit', lambda this, owners, only: {
+                    node: None for node in this._mirror.nodes
+                    if this._peers.preferences.may_prefer('a', node)}):
             expected = self.gather(its, dead)
         self.assertEqual(
             *({node for node, reason in reasons.items() if reason.mine}

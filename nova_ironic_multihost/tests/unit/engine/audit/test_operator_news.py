@@ -14,9 +14,11 @@ from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 
 
-def due(reasons=None, mapped=True, **absences):
-    return operator_news.notices_due('compute-1', mapped, reasons or {},
-                            mirror.Absences(**absences))
+def due(reasons=None, mapped=True, zones_known=True, **absences):
+    return operator_news.notices_due(
+        'compute-1', reasons or {}, audit_state.AuditState(
+            mapped=mapped, absences=mirror.Absences(**absences),
+            host_aggregates=peers.KnownAggregates(read=zones_known)))
 
 
 class DueTestCase(base.BaseTestCase):
@@ -32,8 +34,7 @@ class DueTestCase(base.BaseTestCase):
         self.assertEqual({}, due(mapped=None))
 
     def test_aggregates_that_cannot_be_read(self):
-        notice, = operator_news.notices_due(
-            'compute-1', True, {}, mirror.Absences(), False).values()
+        notice, = due(zones_known=False).values()
         self.assertIn('[api_database]connection', notice.sentence)
 
     def test_counts_and_one_example_in_the_place_of_a_list(self):

@@ -107,8 +107,8 @@ def notices_due(host: str, reasons: Mapping[str, Reason], state: AuditState
             logging.ERROR,
             f'{len(state.absences.counts)} nodes that are recorded on this '
             'host have vanished from Ironic at once. Nothing is deleted. If '
-            'the account in [ironic] of nova.conf may not list them, mend that. '
-            'If they were really removed, set [ironic_multihost]'
+            'the account in [ironic] of nova.conf may not list them, mend '
+            'that. If they were really removed, set [ironic_multihost]'
             'max_vanished_percent to 100, restart nova-compute, and '
             'set it back when their records are gone.')
     return found

@@ -22,7 +22,7 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
-from nova_ironic_multihost.client.commands import leaks
+from nova_ironic_multihost.client.commands.node import leaks
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.rules.peers import host_key
@@ -406,7 +406,7 @@ class Repairer:
         """Return who mends a finding that no API can mend."""
         node = self._seen.node_of.get(finding.subject)
         if finding.kind == findings.LEAKED:
-            [leak] = [one for one in leaks.find(self._report)
+            [leak] = [one for one in leaks(self._report)
                       if one.node.uuid == finding.subject]
             return (Result.LEFT if leak.frees else Result.MANUAL), leak.next
         if finding.kind == 'record-without-node':

@@ -3,7 +3,7 @@
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client.commands import leaks
+from nova_ironic_multihost.client.commands import node
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.tests import views
 
@@ -11,7 +11,7 @@ from nova_ironic_multihost.tests import views
 class LeaksTestCase(base.BaseTestCase):
 
     def found(self, seen):
-        return leaks.find(
+        return node.leaks(
             ownership_report.OwnershipReport(
                 seen, ownership_report.SharedSettings(points=8)))
 

@@ -245,9 +245,15 @@ class Compute:
 
         It does that every few seconds, and when it is told.
         """
-        if timers := getattr(self._ours, 'tasks', None):
+        if getattr(self._ours, 'tasks', None):
+            from nova_ironic_multihost.engine.base import periodic
+
             self._nodes.poll_peers()
-            timers._timers['disabled_trait'].start()
+            self._ours.tasks.stop()
+            self._ours.tasks = periodic.PeriodicTasks(placement={
+                'disabled_trait': (
+                    self._ours.disabled_trait.once, lambda: PERIOD)})
+            self._ours.tasks.start()
 
     def switch(self, enabled, builds):
         """Enable or disable the service as nova-api does, and claim meanwhile.
@@ -407,7 +413,8 @@ class Compute:
 
         But for what nova's tracker is given.
         """
-        timers = dict(self._ours.tasks._timers)
+        timers = {name: task for thread in self._ours.tasks.threads.values()
+                  for name, task in thread.tasks.items()}
         # What it has to audit it would audit.
         del timers['background_audit']
         for second in range(0, 60 * minutes, PERIOD):

@@ -29,7 +29,8 @@ class Watching:
         self._wrap_audit(driver.service.tracker)
         # The driver wakes it when more has changed than it audits at a time.
         self._polls = driver.service.tasks = periodic.PeriodicTasks(
-            ironic_changes=(driver.service.nodes.poll_ironic, lambda: pause))
+            ironic={'ironic_changes': (
+                driver.service.nodes.poll_ironic, lambda: pause)})
         self._polls.start()
 
     def _wrap_read(self, reader):

@@ -3,6 +3,12 @@
 """The parts of this package in one nova-compute, their start and their stop.
 
 Where two parts need each other, one gets a function that is called later.
+
+Locks, the outer ones first: nova's of an instance, ``Auditor._lock``, nova's
+of claims (``compute_resources``), nova's of a node. ``Lister._lock`` is held
+while Ironic is asked, so a thread with another lock only tries it.
+``BuildCopier._turn`` is held for at most ``COPY_PATIENCE``. No thread asks a
+service or waits for another lock while it has one of the rest.
 """
 
 import os
@@ -53,12 +59,16 @@ from nova_ironic_multihost.telemetry import status_server
 LOG = logging.getLogger(__name__)
 CONF = names.CONF
 
+#: Seconds for which the search for lost builds waits for the queue of this
+#: host, which is slow under load: nodes that changed wait for it.
+OWN_QUEUE = 5
+
 
 class DriverService:
     """What the driver delegates to.
 
     :param driver: the virt driver; its own ``__init__`` has not run yet.
-    :ivar tasks: the periodic tasks, each with a thread of its own.
+    :ivar tasks: the periodic tasks and their threads.
     """
 
     def __init__(self, driver, virtapi):
@@ -68,7 +78,7 @@ class DriverService:
         self._make_audits(driver, virtapi)
         self._make_builds(driver, virtapi)
         self._make_lifecycle()
-        self.tasks = periodic.PeriodicTasks(**self._tasks())
+        self.tasks = periodic.PeriodicTasks(**self._threads())
 
     def _make_audits(self, driver, virtapi):
         self.recorder = metrics.Metrics()
@@ -93,7 +103,8 @@ class DriverService:
             self.tracker.generations)
         self.background_audit = due_nodes.BackgroundAudit(
             self.due_nodes, self.tracker,
-            lambda: ending() or self.peer_poller.busy)
+            lambda: ending() or self.peer_poller.busy,
+            lambda: self.tasks.run_due('placement'))
         self.recheck = recheck.Recheck(self.auditor, self.tracker, ending)
         self.rebalancer = node_moves.Rebalancer(
             self.auditor, self.tracker, self.due_nodes, self.recheck,
@@ -134,12 +145,12 @@ class DriverService:
             here)
         instances = nova_servers.ServerCalls(virtapi)
         self.notifier = operator_news.Notifier(instances)
-        sent = undo.BuildRequests(CONF.host, self.tracker)
+        sent = undo.BuildRequests(CONF.host, self.tracker, OWN_QUEUE)
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,
             lost_builds.BuildRetry(self.backups, self.attempts, here),
             under_way=lambda: self._writes.under_way, recorder=self.recorder,
-            receive=sent.receive)
+            receive=undo.BuildRequests(CONF.host, self.tracker).receive)
         self.in_flight = lost_builds.InFlightBuilds(
             sent, self.auditor, self.backups.may_come)
         self.forwarder = queue_forwarder.QueueForwarder(
@@ -149,7 +160,8 @@ class DriverService:
                 self.auditor.sources))
         self.evacuation_refusals = stuck_instances.EvacuationRefusals(
             CONF.host, undo.EvacuationUndo(driver),
-            lambda: self.auditor.preferences)
+            lambda: self.auditor.preferences,
+            lambda: self.tasks.run_due('ironic'))
 
     def _make_lifecycle(self):
         """Make the parts that tell others how this service is."""
@@ -169,30 +181,53 @@ class DriverService:
         self.report_section = status_server.ReportSection(
             status_server.TITLE, self.status_server.report)
 
-    def _tasks(self):
-        """Return name -> (function, seconds between two runs)."""
+    def _threads(self):
+        """Return thread -> its tasks, by the services they may wait for."""
         def every(periods, act):
             return act, lambda: periods * settings.read().heartbeats.period
 
         return {
-            'peer_poll': (
-                self.nodes.poll_peers,
-                lambda: self.peer_poller.pause(settings.read())),
-            'heartbeats': every(
-                1, lambda: self.peer_poller.listen(settings.read())),
-            'ironic_changes': every(1, self.nodes.poll_ironic),
-            'recovery': every(
-                1, lambda: self.recovery.sweep(self.peer_poller.view)),
-            'in_flight': every(3, self.in_flight.once),
-            'backups': every(1, self.backups.once),
-            'queue_forwarder': every(1, self.forwarder.once),
-            'background_audit': every(1, self.background_audit.once),
-            'provider_changes': every(1, self.provider_changes.once),
-            'disabled_trait': every(1, self.disabled_trait.once),
-            'evacuation_refusals': every(
-                1, lambda: self.evacuation_refusals.sweep(
-                    self.peer_poller.view)),
+            'peer_poll': {'peer_poll': (
+                self._poll_peers,
+                lambda: self.peer_poller.pause(settings.read()))},
+            # The conductor.
+            'recovery': {'recovery': every(
+                1, lambda: self.recovery.sweep(self.peer_poller.view))},
+            # Ironic, placement and the conductor.
+            'ironic': {
+                'ironic_changes': every(1, self.nodes.poll_ironic),
+                'evacuation_refusals': every(1, self._refuse_evacuations),
+            },
+            # placement, the conductor, and nova's lock of claims.
+            'placement': {
+                'disabled_trait': every(1, self.disabled_trait.once),
+                'provider_changes': every(1, self.provider_changes.once),
+                'in_flight': every(3, self.in_flight.once),
+                'background_audit': every(1, self.background_audit.once),
+            },
+            # RabbitMQ, which closes connections without heartbeats.
+            'backups': {'backups': every(1, self.backups.once)},
+            'queue_forwarder': {'queue_forwarder': every(
+                1, self.forwarder.once)},
         }
+
+    def _poll_peers(self):
+        """Poll the peers, and note heartbeats meanwhile in another thread."""
+        listener = periodic.PeriodicThread('heartbeats', {'heartbeats': (
+            lambda: self.peer_poller.listen(settings.read()),
+            lambda: settings.read().heartbeats.period)})
+        try:
+            listener.start()
+        except RuntimeError as exc:
+            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+        try:
+            self.nodes.poll_peers()
+        finally:
+            listener.stop()
+
+    def _refuse_evacuations(self):
+        with self.ironic_retry.none():
+            self.evacuation_refusals.sweep(self.peer_poller.view)
 
     # Start and stop
 

@@ -160,11 +160,13 @@ class LeaseRenewer:
         self._clock = clock
         self._lease = health.Lease(clock())
         self._lost = False
-        self._timers = [periodic.PeriodicTask('lease', self.renew, period)]
+        # A thread each: nova may not answer while systemd waits for a sign.
+        self._timers = [periodic.PeriodicThread(
+            'lease', {'lease': (self.renew, period)})]
         if watchdog is not None:
             seconds = watchdog.seconds / SIGNS
-            self._timers.append(periodic.PeriodicTask(
-                'watchdog', self.show, lambda: seconds))
+            self._timers.append(periodic.PeriodicThread(
+                'watchdog', {'watchdog': (self.show, lambda: seconds)}))
 
     @property
     def dead_after(self) -> float | None:
@@ -185,7 +187,8 @@ class LeaseRenewer:
                       'length': self._terms().length})
         for one in self._timers:
             one.start()
-            one.wake()
+            for task in one.tasks:
+                one.wake(task)
 
     def end(self) -> None:
         """Ask no more: only a few threads of the service are left.

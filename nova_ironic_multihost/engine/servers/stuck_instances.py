@@ -15,7 +15,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
-import threading
 
 from oslo_log import log as logging
 
@@ -221,22 +220,26 @@ SWEEPS = 6
 
 
 class EvacuationRefusals:
-    """Refuses nova's evacuations. ``_lock`` guards what threads share.
+    """Refuses nova's evacuations. Several threads use it.
 
     The compute service that gets an evacuation refuses it at once. One that no
     host has refused is lost, or waits for a dead host or a service that does
     not answer; meanwhile the instance is not taken over. So each compute
     service checks for them (:func:`.evacuation.refuser`). A second refusal
     does no harm.
+
+    :param between: runs the other due tasks of the thread between refusals.
     """
 
     def __init__(self, host: str, evacuations: Evacuations,
-                 preferences: Callable[[], ring.Preferences | None]) -> None:
+                 preferences: Callable[[], ring.Preferences | None],
+                 between: Callable[[], None] = lambda: None) -> None:
         self._host = host_key(host)
         self._evacuations = evacuations
         self._preferences = preferences
-        self._lock = threading.Lock()
-        #: Instances with evacuations that could not be refused.
+        self._between = between
+        #: Instances with evacuations that could not be refused. Any thread
+        #: adds and removes some.
         self._failed: set[str] = set()
         # Only the sweep uses these.
         self._sweeps = 0
@@ -248,9 +251,8 @@ class EvacuationRefusals:
         try:
             refused = self._evacuations.refuse(uuid)
         except Exception as exc:  # noqa: BLE001
-            with self._lock:
-                told = uuid in self._failed
-                self._failed.add(uuid)
+            told = uuid in self._failed
+            self._failed.add(uuid)
             if not told:
                 LOG.warning(
                     'The evacuation of instance %(uuid)s could not be '
@@ -259,8 +261,7 @@ class EvacuationRefusals:
                     'lasts: are nova-conductor and placement up?',
                     {'uuid': uuid, 'exc': exc})
             return
-        with self._lock:
-            self._failed.discard(uuid)
+        self._failed.discard(uuid)
         if refused:
             LOG.warning('An evacuation of instance %(uuid)s is refused. '
                         '%(reason)s', {'uuid': uuid,
@@ -275,12 +276,12 @@ class EvacuationRefusals:
             self._seen = frozenset()
             return
         self._sweeps += 1
-        with self._lock:
-            due = set(self._failed)
+        due = set(self._failed)
         if self._sweeps % SWEEPS == 0:
             due |= self._unrefused(view)
         for uuid in sorted(due):
             self.refuse(uuid)
+            self._between()
 
     def _unrefused(self, view: peers.View) -> set[str]:
         preferences = self._preferences()

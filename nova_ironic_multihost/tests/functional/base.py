@@ -78,7 +78,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.flags(manager_shutdown_timeout=SHUTDOWN)
         # Nor do they look around but when they are told.
         self.useFixture(
-            fixtures.MockPatchObject(periodic.PeriodicTask, 'start'))
+            fixtures.MockPatchObject(periodic.PeriodicThread, 'start'))
         # What it says when it ends is heard, or never.
         self.useFixture(
             fixtures.MockPatchObject(service_status, 'ATTEMPTS', 1))

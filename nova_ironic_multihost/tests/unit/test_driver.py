@@ -34,6 +34,7 @@ from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import operator_news
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.engine.nodes import changed_nodes
@@ -209,6 +210,12 @@ class DriverTestCase(base.BaseTestCase):
         self.useFixture(time_fixture.TimeFixture())
         return timeutils.utcnow(with_timezone=True) - datetime.timedelta(
             seconds=seconds)
+
+    def tasks(self):
+        """Return {name: task} of all threads."""
+        return {name: task for thread
+                in self.driver.service.tasks.threads.values()
+                for name, task in thread.tasks.items()}
 
     def waited(self, wait):
         """Return the number of waits that have ended, and their seconds."""
@@ -863,13 +870,47 @@ class LookTestCase(DriverTestCase):
                        lambda view, name=name: done.append((name, view)))
         listen = mock.Mock()
         self.patch(self.driver.service.peer_poller, 'listen', listen)
-        for one in self.driver.service.tasks._timers.values():
-            one.turn()
+        for task in self.tasks().values():
+            task.turn()
         view = self.driver.service.peer_poller.view
         self.assertIsNotNone(view)
         self.assertEqual(
             [('recovery', view), ('evacuation_refusals', view)], done)
-        listen.assert_called_once()
+        listen.assert_not_called()
+
+    def test_tasks_that_may_wait_for_other_services_have_other_threads(self):
+        self.assertEqual([
+            {'peer_poll'}, {'recovery'},
+            {'ironic_changes', 'evacuation_refusals'},
+            {'disabled_trait', 'provider_changes', 'in_flight',
+             'background_audit'},
+            {'backups'}, {'queue_forwarder'},
+        ], [set(thread.tasks) for thread
+            in self.driver.service.tasks.threads.values()])
+
+    def test_heartbeats_are_noted_while_a_peer_poll_lasts(self):
+        self.config.config(report_interval=1)
+        threads, noted = [], threading.Event()
+
+        def listen(options):
+            threads.append(threading.current_thread())
+            noted.set()
+
+        self.patch(self.driver.service.peer_poller, 'listen', listen)
+        self.patch(self.driver.service.nodes, 'poll_peers',
+                   lambda: self.assertTrue(noted.wait(60)))
+        self.tasks()['peer_poll'].turn()
+        threads[0].join(60)
+        self.assertFalse(threads[0].is_alive())
+        self.assertIsNot(threading.current_thread(), threads[0])
+
+    def test_peers_are_polled_when_threads_are_used_up(self):
+        polled = mock.Mock()
+        self.patch(self.driver.service.nodes, 'poll_peers', polled)
+        self.patch(periodic.PeriodicThread, 'start',
+                   mock.Mock(side_effect=RuntimeError('no more')))
+        self.tasks()['peer_poll'].turn()
+        polled.assert_called_once_with()
 
     def test_silence_that_a_look_has_met_is_told(self):
         self.driver.get_available_nodes()
@@ -884,7 +925,7 @@ class LookTestCase(DriverTestCase):
 
     def test_only_the_peer_poll_hurries_near_the_end_of_a_stop(self):
         self.driver.get_available_nodes()
-        timers = self.driver.service.tasks._timers
+        timers = self.tasks()
         before = {name: one._seconds() for name, one in timers.items()}
         self.patch(
             self.driver.service.auditor.heartbeats, 'next_over',
@@ -906,7 +947,7 @@ class LookTestCase(DriverTestCase):
         self.assertEqual([], asked)
         self.patch(self.driver.service.tracker, 'has', lambda node: True)
         self.patch(self.driver.service.tracker, 'audit', lambda node: None)
-        self.driver.service.tasks._timers['background_audit'].turn()
+        self.tasks()['background_audit'].turn()
         self.assertEqual([NODES[0]], asked)
 
     def test_records_of_this_host_are_not_read_while_nothing_happens(self):
@@ -924,7 +965,7 @@ class LookTestCase(DriverTestCase):
         for name in ('peer_poll', 'ironic_changes', 'in_flight',
                      'background_audit'):
             for _ in range(10):
-                self.driver.service.tasks._timers[name].turn()
+                self.tasks()[name].turn()
         self.assertEqual([], asked)
 
 
@@ -940,14 +981,14 @@ class SwitchTestCase(DriverTestCase):
         placement.disabled.return_value = frozenset()
         self.patch(self.driver.service.disabled_trait, '_traits', placement)
         self.patch(self.driver.service.auditor, 'doubt', doubt)
-        timer_ = self.driver.service.tasks._timers['disabled_trait']
+        timer_ = self.tasks()['disabled_trait']
         for asked in (1, 1):
             timer_.turn()
             self.assertEqual(asked, len(placement.mock_calls))
         self.manager._update_compute_provider_status(None, False)
         self.assertEqual(1, len(placement.mock_calls))
         doubt.assert_called_once_with()
-        self.assertTrue(timer_._woken.is_set())
+        self.assertTrue(timer_.woken.is_set())
         timer_.turn()
         self.assertEqual(2, len(placement.mock_calls))
 
@@ -1178,7 +1219,7 @@ class PollTestCase(DriverTestCase):
     def test_what_is_too_much_for_one_poll_does_not_wait_for_long(self):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
-        woken = self.driver.service.tasks._timers['ironic_changes']._woken
+        woken = self.tasks()['ironic_changes'].woken
         with mock.patch.object(changed_nodes, 'TOGETHER', 1):
             for more in (True, False):
                 self.driver.service.nodes.poll_ironic()

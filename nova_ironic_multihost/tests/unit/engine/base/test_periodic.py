@@ -17,8 +17,8 @@ class TimersTestCase(base.BaseTestCase):
         go_on, turns = threading.Event(), threading.Semaphore(0)
         self.addCleanup(go_on.set)
         both = timers.PeriodicTasks(
-            hangs=(lambda: go_on.wait(60), lambda: 0.001),
-            turns=(turns.release, lambda: 0.001))
+            hangs={'hangs': (lambda: go_on.wait(60), lambda: 0.001)},
+            turns={'turns': (turns.release, lambda: 0.001)})
         both.start()
         for _ in range(3):
             self.assertTrue(turns.acquire(timeout=60))
@@ -36,8 +36,9 @@ class TimersTestCase(base.BaseTestCase):
         turns = threading.Semaphore(0)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
         both = timers.PeriodicTasks(
-            turns=(turns.release, lambda: 3600),
-            other=(lambda: self.fail('woken'), lambda: 3600))
+            one={'other': (lambda: self.fail('woken'), lambda: 3600),
+                 'turns': (turns.release, lambda: 3600)},
+            another={'third': (lambda: self.fail('woken'), lambda: 3600)})
         self.addCleanup(both.stop)
         both.start()
         both.wake('turns')
@@ -52,7 +53,8 @@ class PeriodTestCase(base.BaseTestCase):
         turns = threading.Semaphore(0)
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
         log = self.useFixture(fixtures.FakeLogger())
-        timer = timers.PeriodicTask('look', turns.release, period)
+        timer = timers.PeriodicThread('look', {
+            'look': (turns.release, period)})
         self.addCleanup(timer.stop)
         timer.start()
         for _ in range(5):
@@ -124,8 +126,9 @@ class WakeTestCase(base.BaseTestCase):
         self.rests, self.waits = [], []
         # Whether it was woken, at the beginning of each wait.
         self.woken = []
-        self.timer = timers.PeriodicTask('poll', self.turn, lambda: self.pause,
-                                         clock=lambda: self.now)
+        self.timer = timers.PeriodicThread(
+            'poll', {'poll': (self.turn, lambda: self.pause)},
+            clock=lambda: self.now)
         self.timer._stopped = Event(
             self.rests, self.sleep, lambda: self.resting())
         self.timer._woken = Event(self.waits, self.sleep, self.waiting)
@@ -183,7 +186,7 @@ class WakeTestCase(base.BaseTestCase):
     def test_after_it_was_woken_it_counts_from_then(self):
         def wake():
             if not self.turns:
-                self.timer.wake()
+                self.timer.wake('poll')
 
         self.resting = wake
         self.run_it()
@@ -199,7 +202,7 @@ class WakeTestCase(base.BaseTestCase):
         def wake():
             if not self.turns:
                 for _ in range(1000):
-                    self.timer.wake()
+                    self.timer.wake('poll')
 
         self.resting = wake
         self.run_it()
@@ -208,7 +211,7 @@ class WakeTestCase(base.BaseTestCase):
         self.assertEqual([True, False, False], self.woken)
 
     def test_woken_during_a_turn_it_turns_again(self):
-        self.during = lambda: self.turns == 1 and self.timer.wake()
+        self.during = lambda: self.turns == 1 and self.timer.wake('poll')
         self.run_it()
         self.assertEqual([False, True, False], self.woken)
 
@@ -218,7 +221,8 @@ class WakeTestCase(base.BaseTestCase):
         self.assertEqual(([], 0), (self.waits, self.turns))
 
     def test_stopping_ends_the_wait(self):
-        timer = timers.PeriodicTask('poll', self.fail, lambda: 3600)
+        timer = timers.PeriodicThread(
+            'poll', {'poll': (self.fail, lambda: 3600)})
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
         timer.start()
         thread = timer._thread
@@ -227,11 +231,93 @@ class WakeTestCase(base.BaseTestCase):
         self.assertFalse(thread.is_alive())
 
 
+class SharedTestCase(base.BaseTestCase):
+    """Tasks of one thread, on a clock that only waits and turns move."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        #: (when it began, its name).
+        self.begun = []
+        self.lasting = {'often': 0, 'seldom': 0}
+        self.during = {}
+        self.thread = timers.PeriodicThread('both', {
+            'often': (self.act('often'), lambda: 10),
+            'seldom': (self.act('seldom'), lambda: 30)},
+            clock=lambda: self.now)
+        self.waits = []
+        self.thread._stopped = Event([], self.sleep)
+        self.thread._woken = Event(self.waits, self.sleep, self.end)
+        self.turns = 5
+
+    def act(self, name):
+        def act():
+            self.begun.append((self.now, name))
+            self.sleep(self.lasting[name])
+            self.during.get(name, lambda: None)()
+
+        return act
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def end(self):
+        if len(self.waits) > self.turns:
+            self.thread.stop()
+
+    def run_it(self):
+        self.thread._run(self.thread._stopped, self.thread._woken)
+
+    def test_each_runs_as_often_as_it_is_told(self):
+        self.run_it()
+        self.assertEqual(
+            [(10, 'often'), (20, 'often'), (30, 'often'), (30, 'seldom'),
+             (40, 'often'), (50, 'often')], self.begun)
+
+    def test_one_that_hangs_delays_the_other_by_its_time_only(self):
+        self.lasting['seldom'] = 65
+        self.run_it()
+        self.assertEqual(
+            [(30, 'often'), (30, 'seldom'), (95 + timers.REST, 'often'),
+             (95 + timers.REST, 'seldom')], self.begun[2:6])
+
+    def test_long_one_lets_the_other_run_meanwhile(self):
+        self.lasting['seldom'] = 12
+
+        def go_on():
+            self.thread.run_due()
+            self.sleep(1)
+            self.thread.run_due()
+
+        self.during['seldom'] = go_on
+        self.turns = 3
+        self.run_it()
+        self.assertEqual(
+            [(30, 'often'), (30, 'seldom'), (42, 'often')], self.begun[2:])
+
+    def test_woken_one_runs_alone(self):
+        self.turns = 1
+        self.thread.wake('seldom')
+        self.run_it()
+        self.assertEqual([(timers.REST, 'seldom')], self.begun)
+
+    def test_nothing_runs_before_the_thread_has_started(self):
+        self.thread.wake('often')
+        self.thread.run_due()
+        self.assertEqual([], self.begun)
+
+    def test_stopped_in_one_it_begins_no_other(self):
+        self.during['often'] = lambda: self.now >= 30 and self.thread.stop()
+        self.run_it()
+        self.assertEqual((30, 'often'), self.begun[-1])
+
+
 class TimerTestCase(base.BaseTestCase):
 
     def test_acts_again_and_again_until_it_is_stopped(self):
         turns = threading.Semaphore(0)
-        timer = timers.PeriodicTask('look', turns.release, lambda: 0.001)
+        timer = timers.PeriodicThread(
+            'look', {'look': (turns.release, lambda: 0.001)})
         timer.start()
         thread = timer._thread
         timer.start()
@@ -267,7 +353,8 @@ class TimerTestCase(base.BaseTestCase):
         service = threading.Thread(target=lambda: None)
         service.start()
         service.join()
-        timer = timers.PeriodicTask('look', self.fail, lambda: 0, service)
+        timer = timers.PeriodicThread(
+            'look', {'look': (self.fail, lambda: 0)}, service)
         with self.assertLogs(timers.__name__, 'ERROR') as logs:
             timer.start()
             timer._thread.join(60)

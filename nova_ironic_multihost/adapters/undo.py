@@ -21,7 +21,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import datetime
-import threading
 import traceback
 
 from nova import baserpc
@@ -156,8 +155,8 @@ class BuildAttempts:
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
-        self._lock = threading.Lock()
-        #: Uuid of an instance -> failed builds of which nova has no start.
+        #: Uuid of an instance -> failed builds of which nova has no start. One
+        #: thread at a time builds an instance.
         self._unrecorded: dict[str, int] = {}
 
     def count(self, instance: str) -> int:
@@ -179,12 +178,11 @@ class BuildAttempts:
                 for one in retry.chain(error)
                 for frame, _ in traceback.walk_tb(one.__traceback__)):
             return
-        with self._lock:
-            # The oldest entries are deleted first.
-            before = self._unrecorded.pop(instance, 0)
-            self._unrecorded[instance] = before + 1
-            while len(self._unrecorded) > REMEMBERED:
-                del self._unrecorded[next(iter(self._unrecorded))]
+        before = self._unrecorded.pop(instance, 0)
+        self._unrecorded[instance] = before + 1
+        # The oldest entries are deleted first.
+        for one in list(self._unrecorded)[:-REMEMBERED]:
+            self._unrecorded.pop(one, None)
 
     def repeatable(self, instance: objects.Instance) -> bool:
         """Whether all that was done for a build can be undone."""

@@ -5,6 +5,7 @@
 :mod:`.rules.mirror` has the rules. A read that fails changes nothing.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -103,11 +104,9 @@ class Lister:
         self._lock = threading.Lock()
         self._listing: Listing | None = None
         self._counts = True
-        # Guards the requests of other threads; no I/O while it is held.
-        self._changed_lock = threading.Lock()
-        self._changed: set[str] = set()
+        #: Requests of other threads: a node to read, or None to list all.
+        self._requests: collections.deque[str | None] = collections.deque()
         self._unlisted: frozenset[str] = frozenset()
-        self._list_again = False
 
     def read(self, partition: peers.Partition, seconds: float,
              wanted: Wanted, brief: bool = False, often: bool = False
@@ -137,11 +136,11 @@ class Lister:
 
     def _read_in_full(self, partition: peers.Partition, seconds: float,
                       wanted: Wanted, often: bool) -> None:
-        with self._changed_lock:
-            changed, self._changed = self._changed, set()
-            list_again, self._list_again = self._list_again, False
+        requests = {self._requests.popleft()
+                    for _ in range(len(self._requests))}
+        list_again, gone = None in requests, False
+        changed = {node for node in requests if node is not None}
         left: Set[str] = changed
-        gone = False
         try:
             self._listing, left, gone = self._with_changed(self._refreshed(
                 partition, seconds, wanted, list_again,
@@ -150,9 +149,9 @@ class Lister:
                 changed, wanted)
             list_again = False
         finally:
-            with self._changed_lock:
-                self._changed |= left
-                self._list_again |= list_again or gone
+            self._requests.extend(left)
+            if list_again or gone:
+                self._requests.append(None)
 
     def _refreshed(self, partition: peers.Partition, seconds: float,
                    wanted: Wanted, list_again: bool, often: bool) -> Listing:
@@ -253,8 +252,7 @@ class Lister:
 
     def forget(self, node: str) -> None:
         """Have the next read get this node, regardless of Ironic's clocks."""
-        with self._changed_lock:
-            self._changed.add(node)
+        self._requests.append(node)
 
     def seek(self, nodes: Set[str], again: bool = False) -> None:
         """Have the next read list all nodes in one round.
@@ -263,9 +261,9 @@ class Lister:
             counts once, as it may be in another partition.
         :param again: list in any case.
         """
-        with self._changed_lock:
-            self._list_again |= again or not nodes <= self._unlisted
-            self._unlisted = frozenset(nodes)
+        if again or not nodes <= self._unlisted:
+            self._requests.append(None)
+        self._unlisted = frozenset(nodes)
 
     def _all(self, before: Listing, wanted: Wanted) -> Listing:
         """List all nodes, and those that are updated meanwhile."""

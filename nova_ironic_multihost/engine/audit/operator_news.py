@@ -250,14 +250,14 @@ def start_thread(target: Callable[..., object], *args: object) -> None:
 
 
 class Notifier:
-    """Sends notifications, for any thread; ``_lock`` guards its state."""
+    """Sends notifications, for any thread."""
 
     def __init__(self, instances: Instances,
                  start: Callable[..., None] = start_thread) -> None:
         self._instances = instances
         self._start = start
-        self._lock = threading.Lock()
-        # The state that was sent last; a new process sends no change.
+        # The state that was sent last; a new process sends no change. Only
+        # nova's audits use it.
         self._braked = False
         self._drain = DrainProgress.IN_SERVICE
 
@@ -277,9 +277,8 @@ class Notifier:
         # A stopped service is disabled as well, but comes back.
         state = drain_progress(
             me is not None and me.disabled and not me.stop_marker, free)
-        with self._lock:
-            braked, self._braked = self._braked, absences.braked
-            before, self._drain = self._drain, state
+        braked, self._braked = self._braked, absences.braked
+        before, self._drain = self._drain, state
         if braked != absences.braked:
             self.tell(brake_notification(
                 host, absences.braked, len(absences.counts)))

@@ -9,7 +9,6 @@ the machine is left alone. The request has left the queue and nova's error
 handling runs in the guard, so an operation waits longer than a usual outage.
 """
 
-import collections
 import contextlib
 import math
 import sys
@@ -78,8 +77,9 @@ class OperationGuard:
         self._clock = clock
         self._sleep = sleep
         self._thread = threading.local()
-        self._lock = threading.Lock()
-        self._at_work = collections.Counter()
+        # Several threads change both, each time in one step.
+        #: The instance of each operation.
+        self._at_work = []
         self._unfinished = set()
         self._ending = threading.Event()
 
@@ -90,19 +90,16 @@ class OperationGuard:
     @property
     def at_work(self):
         """Uuids of the instances of operations, but for synchronous calls."""
-        with self._lock:
-            return frozenset(self._at_work)
+        return frozenset(self._at_work)
 
     @property
     def unfinished(self):
         """Uuids of instances that may keep a failed operation's task state."""
-        with self._lock:
-            return frozenset(self._unfinished)
+        return frozenset(self._unfinished)
 
     def forget(self, uuids):
         """Take instances out of :attr:`unfinished`."""
-        with self._lock:
-            self._unfinished -= uuids
+        self._unfinished.difference_update(uuids)
 
     def operate(self, name, instance, act, otherwise=lambda: None,
                 patient=True):
@@ -362,24 +359,19 @@ class OperationGuard:
 
     @contextlib.contextmanager
     def _noted(self, uuid):
-        with self._lock:
-            self._at_work[uuid] += 1
-            self._unfinished.discard(uuid)
+        self._at_work.append(uuid)
+        self._unfinished.discard(uuid)
         try:
             yield
         except Exception:
             self.note_unfinished(uuid)
             raise
         finally:
-            with self._lock:
-                self._at_work[uuid] -= 1
-                if not self._at_work[uuid]:
-                    del self._at_work[uuid]
+            self._at_work.remove(uuid)
 
     def note_unfinished(self, uuid):
         """Note that no thread may work on the task of an instance."""
-        with self._lock:
-            self._unfinished.add(uuid)
+        self._unfinished.add(uuid)
 
     @contextlib.contextmanager
     def _entered(self, patient):

@@ -9,12 +9,11 @@ service calls itself through its own queue: with the answer, all older requests
 have come.
 """
 
-import collections
 from collections.abc import Callable
 from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Set
-import threading
+import contextlib
 import time
 
 from oslo_log import log as logging
@@ -48,8 +47,8 @@ class InFlightBuilds:
         self._builds = builds
         self._auditor = auditor
         self._clock = clock
-        self._lock = threading.Lock()
-        self._here: collections.Counter[str] = collections.Counter()
+        #: The instance of each build that is here, twice if it came twice.
+        self._here: list[str] = []
         # Only the timer uses these.
         self._own_nodes: Mapping[str, float] = {}
         self._noted_before = False
@@ -57,20 +56,16 @@ class InFlightBuilds:
 
     def begin(self, instance: str) -> None:
         """Note that a build has come; it runs or waits for its turn."""
-        with self._lock:
-            self._here[instance] += 1
+        self._here.append(instance)
 
     def end(self, instance: str) -> None:
         """Note the end of a build; one that nova still lists was given up."""
-        with self._lock:
-            self._here[instance] -= 1
-            if self._here[instance] <= 0:
-                del self._here[instance]
+        with contextlib.suppress(ValueError):
+            self._here.remove(instance)
 
     def here(self, instance: str) -> bool:
         """Return whether a build has come and has not ended."""
-        with self._lock:
-            return instance in self._here
+        return instance in self._here
 
     def once(self) -> None:
         """End the lost builds; nothing before the first audit.
@@ -161,7 +156,6 @@ class BuildRetry:
         self._attempts = attempts
         self.here = here
         self._clock = clock
-        self._lock = threading.Lock()
         #: Build -> (seconds that it has waited, last seen).
         self._seen: dict[SentBuild, tuple[float, float]] = {}
 
@@ -187,20 +181,20 @@ class BuildRetry:
     def _waited(self, build: SentBuild) -> float:
         """Return the seconds since a build was first seen, without gaps."""
         now = self._clock()
-        with self._lock:
-            self._seen = {one: times for one, times in self._seen.items()
-                          if now - times[1] < FORGOTTEN}
-            before, last = self._seen.get(build, (0, now))
-            waited = before + min(now - last, GAP)
-            self._seen[build] = waited, now
+        for one, (_, seen) in list(self._seen.items()):
+            if now - seen >= FORGOTTEN:
+                self._seen.pop(one, None)
+        before, last = self._seen.get(build, (0, now))
+        waited = before + min(now - last, GAP)
+        self._seen[build] = waited, now
         return waited
 
     def wait_anew(self, instances: Container[str]) -> None:
         """Let the builds of instances wait anew: other hosts had them."""
         self._backups.forget(instances)
-        with self._lock:
-            self._seen = {build: times for build, times in self._seen.items()
-                          if build.instance not in instances}
+        for build in list(self._seen):
+            if build.instance in instances:
+                self._seen.pop(build, None)
 
     def undo(self, instance: Instance) -> None:
         """Undo a build to begin it again; repeat this after an Exception."""
@@ -210,8 +204,7 @@ class BuildRetry:
             raise LookupError('its copy has just gone back to RabbitMQ')
         with self._backups.repeating(build):
             self._attempts.undo(instance, copy)
-        with self._lock:
-            self._seen.pop(build, None)
+        self._seen.pop(build, None)
         LOG.info('The build of instance %(uuid)s was interrupted before '
                  'Ironic knew of it; it begins again.',
                  {'uuid': instance.uuid})

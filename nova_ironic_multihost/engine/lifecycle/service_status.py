@@ -171,17 +171,15 @@ class DisabledTrait:
         self._view = view
         self._wrote = wrote
         self._ending = ending
-        self._lock = threading.Lock()
-        #: How often this service was disabled or enabled.
-        self._said = 0
-        #: That number and whether the service was disabled, at the start of
+        #: Another object each time that the service is disabled or enabled.
+        self._said = object()
+        #: That object and whether the service was disabled, at the start of
         #: the last complete run; None before the first.
-        self._done: tuple[int, bool] | None = None
+        self._done: tuple[object, bool] | None = None
 
     def note(self) -> None:
         """Note that this service was just disabled or enabled in nova."""
-        with self._lock:
-            self._said += 1
+        self._said = object()
 
     def once(self) -> None:
         """Write the trait where it is wrong, if anything may have changed."""
@@ -205,7 +203,7 @@ class DisabledTrait:
             key=lambda node: audit.nodes[node].instance is not None)
         count = 0
         for first in range(0, len(wrong), TOGETHER):
-            if self._ending() or said != self._said:
+            if self._ending() or said is not self._said:
                 return
             count += self._mark(wrong[first:first + TOGETHER], me)
         self._done = said, me.disabled

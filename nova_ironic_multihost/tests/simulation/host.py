@@ -61,21 +61,37 @@ def pause():
 
 
 class Lock:
-    """A lock of a process: who waits for it lets the others go on."""
+    """A lock of a process: who waits for it lets the others go on.
 
-    def __init__(self):
+    Locks are taken in the order that the docstring of service.py tells.
+
+    :param rank: a greenlet waits for it only with locks of lower ranks.
+    """
+
+    #: Greenlet -> the ranks of its locks.
+    _ranks = weakref.WeakKeyDictionary()
+
+    def __init__(self, rank):
         self.held = False
+        self._rank = rank
+        self._holder = None
 
     def acquire(self, blocking=True):
+        mine = self._ranks.setdefault(greenlet.getcurrent(), [])
+        if blocking and any(rank >= self._rank for rank in mine):
+            raise AssertionError(
+                f'It waits for lock {self._rank}, and has {mine}')
         while self.held and blocking:
             pause()
         if self.held:
             return False
-        self.held = True
+        self.held, self._holder = True, mine
+        mine.append(self._rank)
         return True
 
     def release(self):
         self.held = False
+        self._holder.remove(self._rank)
 
     def __enter__(self):
         self.acquire()
@@ -569,7 +585,8 @@ class Reader(lister.Lister):
     def __init__(self, sources):
         super().__init__(Pages(sources), functools.partial(
             next, itertools.count(0, audit_state.Settings('').audit_interval)))
-        self._lock = Lock()
+        # At a stroke: nothing waits for it.
+        self._lock = Lock(3)
         self._sources = sources
 
     @property
@@ -622,7 +639,7 @@ class Process:
         self.auditor = auditor.Auditor(
             self.sources, self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
-        self.auditor._lock = Lock()
+        self.auditor._lock = Lock(1)
         self._recheck = recheck.Recheck(self.auditor, self, self._is_ending)
         self._due_nodes = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
@@ -654,7 +671,7 @@ class Process:
         self.frozen = False
         self.muted = False
         self.drowsy = 0
-        self.updating = Lock()
+        self.updating = Lock(2)
         self._instances = Instances(world, self.host, self.sources.writes)
         self._recovery = recovery.Recovery(
             self.host, self._instances, self._instances, self,

@@ -100,14 +100,13 @@ def run(bench, tests, workers):
         death = Death(bench, len(ours) / 2)
         killed = round_('killed', tests or COMPUTE, death)
         death.undo()
-        if not tests:
-            ours |= round_('ours-ironic', IRONIC)
+        ironic = {} if tests else round_('ours-ironic', IRONIC)
         _switch(bench, 'stock')
         stock = round_('stock', tests or COMPUTE)
         if not tests:
             stock |= round_('stock-ironic', IRONIC)
         _switch(bench, 'ours')
-    return {**figures, **compared(ours, stock),
+    return {**figures, **compared(ours | ironic, stock),
             'dead': death.name, 'recovered_after': death.seconds,
             **spared(ours, killed, death.begin, death.end),
             'quiet': bench.await_quiet()}

@@ -342,6 +342,31 @@ class FiguresTestCase(base.BaseTestCase):
             tempest.spared(before, killed, 5.0, 9.0))
 
 
+class ExperimentTestCase(base.BaseTestCase):
+
+    def rounds(self, **found):
+        """Return the figures of an experiment whose rounds found that."""
+        of_compute = {label: run(**{'A.a': ('passed',), 'A.b': ('passed',)})
+                      for label in ('ours', 'killed', 'stock')}
+        of_ironic = {label: run(**{'I.a': ('passed',)})
+                     for label in ('ours-ironic', 'stock-ironic')}
+        found = of_compute | of_ironic | found
+        suite_ = mock.Mock(clear=lambda: 0)
+        suite_.run = lambda label, names, meanwhile: found[label]
+        bench = mock.MagicMock()
+        bench.recorder.now.return_value = 0
+        with mock.patch.object(suite, 'Suite', return_value=suite_):
+            return tempest.run(bench, None, 4)
+
+    def test_tests_of_ironic_do_not_run_again_while_a_compute_dies(self):
+        self.assertEqual({}, self.rounds()['lost'])
+
+    def test_tests_of_ironic_are_compared(self):
+        figures = self.rounds(**{
+            'ours-ironic': run(**{'I.a': ('failed', 0.0, 1.0, 'w', 'Boom')})})
+        self.assertEqual({'I.a': 'Boom'}, figures['only_ours'])
+
+
 class DeathTestCase(base.BaseTestCase):
 
     def setUp(self):

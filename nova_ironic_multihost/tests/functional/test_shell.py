@@ -98,7 +98,7 @@ class CommandsTestCase(ShellTestCase):
     def test_fence(self):
         self.assertIn('host1 is up', self.shell('fence', 'host1', status=2))
         self.fleet.kill('host1')
-        self.assertIn('host2 takes 1 server and ',
+        self.assertIn('host2 takes 1 server',
                       self.shell('fence', 'host1', '--dry-run'))
         self.assertEqual(('enabled', None, False), self.service())
 

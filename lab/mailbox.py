@@ -101,7 +101,7 @@ def read():
         records=lambda nodes: [model.Record(node, DEAD) for node in nodes])
     preferences = ring.Preferences(dict.fromkeys(LIVE), 32)
     auditor = types.SimpleNamespace(
-        sources=sources, preferences=preferences, last=types.SimpleNamespace(
+        cloud=sources, preferences=preferences, last=types.SimpleNamespace(
             host_aggregates=peers.KnownAggregates()))
     looks = types.SimpleNamespace(view=view, eligible=frozenset({DEAD}))
     host = preferences.ring.host_for(DEAD)

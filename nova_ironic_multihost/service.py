@@ -90,12 +90,11 @@ class DriverService:
         ending = self.shutdown.begun
         self.lister = lister.Lister(
             ironic.NodePages(driver), recorder=self.recorder)
-        self._writes = nova_facts.NovaWrites(
-            ending, self.recorder, lambda: self.recovery.note_silence(),
-            self.tracker)
+        self.cloud = nova_facts.NovaCloud(
+            driver, self.tracker, ending, self.recorder,
+            lambda: self.recovery.note_silence())
         self.auditor = auditor.Auditor(
-            nova_facts.NovaSources(driver, self.tracker), self._writes,
-            self.lister, recorder=self.recorder)
+            self.cloud, self.lister, recorder=self.recorder)
         self.due_nodes = due_nodes.DueNodes(
             CONF.host, self.auditor, self.tracker)
         self.provider_changes = changed_nodes.ProviderChanges(
@@ -126,7 +125,7 @@ class DriverService:
 
     def _make_builds(self, driver, virtapi):
         self.guard = build_guard.BuildGuard(
-            CONF.host, self.auditor.sources, settings.patience,
+            CONF.host, self.cloud, settings.patience,
             passing=retry.passing,
             refused=lambda: self.recorder.count(Event.REFUSED))
         self.ironic_retry = retry.IronicRetry(
@@ -149,7 +148,7 @@ class DriverService:
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,
             lost_builds.BuildRetry(self.backups, self.attempts, here),
-            under_way=lambda: self._writes.under_way, recorder=self.recorder,
+            under_way=lambda: self.cloud.under_way, recorder=self.recorder,
             receive=undo.BuildRequests(CONF.host, self.tracker).receive)
         self.in_flight = lost_builds.InFlightBuilds(
             sent, self.auditor, self.backups.may_come)
@@ -157,7 +156,7 @@ class DriverService:
             CONF.host, queues, self.auditor, self.peer_poller, requests,
             lost_builds.DeadHostBuilds(
                 undo.BuildRequests(CONF.host, self.tracker),
-                self.auditor.sources))
+                self.cloud))
         self.evacuation_refusals = stuck_instances.EvacuationRefusals(
             CONF.host, undo.EvacuationUndo(driver),
             lambda: self.auditor.preferences,
@@ -172,7 +171,7 @@ class DriverService:
         # oslo.service takes it out of the environment when it has started.
         self.watchdog = health_probe.find_watchdog(os.environ, os.getpid())
         self.lease_renewer = health_probe.LeaseRenewer(
-            lambda: self.auditor.sources.service(CONF.host), settings.terms,
+            lambda: self.cloud.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self.watchdog,
             self.shutdown.begun)
         self.status_server = status_server.StatusServer(

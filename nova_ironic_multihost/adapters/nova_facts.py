@@ -67,13 +67,26 @@ EVACUATION_BEGUN = ('accepted', 'pre-migrating')
 Outcome = bool | Exception
 
 
-class NovaSources:
-    """nova and placement (port Sources)."""
+class NovaCloud:
+    """nova and placement (port Cloud).
 
-    def __init__(
-        self, driver: names.IronicDriver, tracker: nova_tracker.NovaTracker):
+    :param ending: whether this service is about to stop: no takeovers then.
+    :param failed: called when an outcome is unknown.
+    """
+
+    def __init__(self, driver: names.IronicDriver,
+                 tracker: nova_tracker.NovaTracker,
+                 ending: Callable[[], bool] = lambda: False,
+                 recorder: Metrics | None = None,
+                 failed: Callable[[], object] = lambda: None) -> None:
         self._driver = driver
         self._tracker = tracker
+        self._ending = ending
+        self._recorder = recorder or Metrics()
+        self._failed = failed
+        self._under_way: Set[str] = frozenset()
+        #: Instance -> the number of its last attempt in this process.
+        self._attempts: dict[str, int] = {}
 
     def services(self) -> list[peers.ComputeService]:
         """Read the enabled services that have an Ironic compute node."""
@@ -153,26 +166,6 @@ class NovaSources:
         return db.generations(
             names.admin_context(), self._tracker.report_client)
 
-
-class NovaWrites:
-    """Writes of an audit to nova and placement (port Writes).
-
-    :param ending: whether this service is about to stop: no takeovers then.
-    :param failed: called when an outcome is unknown.
-    """
-
-    def __init__(self, ending: Callable[[], bool] = lambda: False,
-                 recorder: Metrics | None = None,
-                 failed: Callable[[], object] = lambda: None,
-                 tracker: nova_tracker.NovaTracker | None = None) -> None:
-        self._ending = ending
-        self._recorder = recorder or Metrics()
-        self._failed = failed
-        self._tracker = tracker
-        self._under_way: Set[str] = frozenset()
-        #: Instance -> the number of its last attempt in this process.
-        self._attempts: dict[str, int] = {}
-
     @property
     def under_way(self) -> Set[str]:
         """Uuids of the instances that are being taken over."""
@@ -180,7 +173,6 @@ class NovaWrites:
 
     def remove_provider(self, node: str) -> bool:
         """Delete the resource provider of a node that is gone."""
-        assert self._tracker is not None
         context, client = names.admin_context(), self._tracker.report_client
         consumers = db.consumers(context, client, node)
         states = db.instance_states(context, consumers or ())

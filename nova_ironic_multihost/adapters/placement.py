@@ -30,6 +30,7 @@ import os_traits
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
+from nova_ironic_multihost.engine.base.ports import ProviderTraits
 from nova_ironic_multihost.rules import peers
 
 
@@ -157,13 +158,6 @@ TOGETHER = 5
 _Result = typing.TypeVar('_Result')
 
 
-class PlacementTraits(typing.NamedTuple):
-    """The traits of a resource provider, and its generation."""
-
-    traits: frozenset[str]
-    generation: int
-
-
 class TraitWriter:
     """The trait of nodes of disabled services (port Traits).
 
@@ -182,11 +176,11 @@ class TraitWriter:
             names.admin_context(), self._tracker.report_client,
             os_traits.COMPUTE_STATUS_DISABLED))
 
-    def read(self, nodes: Sequence[str]) -> dict[str, PlacementTraits]:
+    def read(self, nodes: Sequence[str]) -> dict[str, ProviderTraits]:
         """Return {node: its traits}; no entry without a provider."""
         return _answers(self._read, nodes)
 
-    def write(self, found: Mapping[str, PlacementTraits], disabled: bool
+    def write(self, found: Mapping[str, ProviderTraits], disabled: bool
               ) -> dict[str, int]:
         """Set or remove the trait; return {node: new generation}."""
         written: dict[str, int] = {}
@@ -203,8 +197,8 @@ class TraitWriter:
         if answer.status_code == 404:
             return None
         body = _body(answer)
-        return PlacementTraits(frozenset(body['traits']),
-                               body['resource_provider_generation'])
+        return ProviderTraits(frozenset(body['traits']),
+                              body['resource_provider_generation'])
 
     # nova's lock for writes. placement answers one of two concurrent writes of
     # a provider with 500, and a claim would fail.

@@ -29,8 +29,7 @@ from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.audit import peer_services
 from nova_ironic_multihost.engine.audit.peer_services import HeartbeatLog
 from nova_ironic_multihost.engine.base.metrics import Metrics
-from nova_ironic_multihost.engine.base.ports import Sources
-from nova_ironic_multihost.engine.base.ports import Writes
+from nova_ironic_multihost.engine.base.ports import Cloud
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import incremental
@@ -61,15 +60,14 @@ class Auditor:
     need no lock.
     """
 
-    def __init__(self, sources: Sources, writes: Writes, reader: Lister,
+    def __init__(self, cloud: Cloud, reader: Lister,
                  clock: Callable[[], float] = time.monotonic,
                  executor: Callable[[], futures.Executor] = (
                      lambda: futures.ThreadPoolExecutor(1)),
                  recorder: Metrics | None = None) -> None:
-        self.sources = sources
-        self.heartbeats = HeartbeatLog(sources, clock)
+        self.cloud = cloud
+        self.heartbeats = HeartbeatLog(cloud, clock)
         self.last: Audit | None = None
-        self._writes = writes
         self._reader = reader
         self._clock = clock
         self._executor = executor
@@ -151,7 +149,7 @@ class Auditor:
                      ) -> peers.View:
         """Read the compute services as nova's scheduler sees them."""
         return peer_services.view(
-            peer_services.services(self.sources, settings, hosts),
+            peer_services.services(self.cloud, settings, hosts),
             self._state_now(settings), settings)
 
     def preferences_now(self, settings: Settings,
@@ -159,7 +157,7 @@ class Auditor:
         """Return the ring as of now, ``like`` if equal; remember nothing."""
         starting = self.last is not None and self.last.view.starting
         return peer_services.preferences_now(
-            self.sources, self._state_now(settings), settings,
+            self.cloud, self._state_now(settings), settings,
             self.heartbeats.outages, self._known_hosts(), starting, like)
 
     def refresh_ring(self, settings: Settings, starting: bool = False
@@ -192,7 +190,7 @@ class Auditor:
         with self._lock:
             self._state = dataclasses.replace(
                 self._state, providers_to_delete=decide.remove_providers(
-                    self.sources, self._writes, self._reader,
+                    self.cloud, self._reader,
                     self._state.providers_to_delete,
                     self._state.records.keys(),
                     settings.max_vanished_percent))
@@ -220,7 +218,7 @@ class Auditor:
         """Read the compute services, and return the reader of other facts."""
         seen_peers = self._read_peers(settings, hosts, starting)
         return collect.Collector(
-            self.sources, self._reader, settings, seen_peers,
+            self.cloud, self._reader, settings, seen_peers,
             self._state_now(settings).with_taken(has), self.last,
             self._clock())
 
@@ -228,7 +226,7 @@ class Auditor:
                 builds: Set[str] = frozenset(), adoptions: int | None = None
                 ) -> decide.Decision:
         return decide.decide(
-            self.sources, self._writes, self._reader, collected.facts,
+            self.cloud, self._reader, collected.facts,
             settings, functools.partial(self._eligible, settings),
             self._state.busy, self._state.refused, builds, adoptions)
 
@@ -236,7 +234,7 @@ class Auditor:
                   ) -> frozenset[HostKey]:
         begun = self._clock()
         view, dead = peer_services.eligible(
-            self.sources, self._state_now(settings), settings, hosts,
+            self.cloud, self._state_now(settings), settings, hosts,
             self._known_hosts(), self.heartbeats.outages, begun)
         self.heartbeats.note_member(view, begun)
         return dead
@@ -343,7 +341,7 @@ class Auditor:
         with self._lock:
             seen_peers = self._read_peers(settings, starting=not settled)
         hosts = peers.spellings(seen_peers.services, settings.host)
-        instances = frozenset(self.sources.instances(hosts))
+        instances = frozenset(self.cloud.instances(hosts))
 
         def wanted(node: str, instance: str | None) -> bool:
             if instance is not None:
@@ -361,7 +359,7 @@ class Auditor:
 
         def read_records() -> None:
             # The lister waits for this thread, so it takes no lock.
-            records.extend(self.sources.records_of(hosts))
+            records.extend(self.cloud.records_of(hosts))
             recorded.update(record.node for record in records)
 
         with self._executor() as pool:
@@ -383,7 +381,7 @@ class Auditor:
         """Read the compute services; remember the hash ring at once."""
         begun = self._clock()
         seen_peers = peer_services.read_peers(
-            self.sources, self._state_now(settings), settings,
+            self.cloud, self._state_now(settings), settings,
             self.heartbeats.outages, hosts, starting, zones)
         self._state = dataclasses.replace(
             self._state, preferences=seen_peers.preferences)

@@ -21,7 +21,7 @@ from nova_ironic_multihost.engine.audit.lister import FAILURES
 from nova_ironic_multihost.engine.audit.lister import Lister
 from nova_ironic_multihost.engine.audit.peer_services import Peers
 from nova_ironic_multihost.engine.audit.peer_services import with_hosts
-from nova_ironic_multihost.engine.base.ports import Sources
+from nova_ironic_multihost.engine.base.ports import Cloud
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules import mirror as mirrors
 from nova_ironic_multihost.rules.mirror import Mirror
@@ -71,10 +71,10 @@ class Collector:
     :param now: in monotonic seconds.
     """
 
-    def __init__(self, sources: Sources, reader: Lister, settings: Settings,
+    def __init__(self, cloud: Cloud, reader: Lister, settings: Settings,
                  seen_peers: Peers, state: AuditState, last: Audit | None,
                  now: float) -> None:
-        self._sources = sources
+        self._cloud = cloud
         self._reader = reader
         self._settings = settings
         self._peers = seen_peers
@@ -97,7 +97,7 @@ class Collector:
             # An operator may have deleted the mapping.
             self._note(mapped=self._mapped())
         my_nodes = frozenset(self._state.records)
-        my_instances = frozenset(self._sources.instances(self._my_names()))
+        my_instances = frozenset(self._cloud.instances(self._my_names()))
         due = incremental.due(standing, basis, mirror, my_nodes, my_instances)
         unlisted = self._read_absent(my_nodes)
         facts = self._with_foreign_instances(self._facts(
@@ -117,9 +117,9 @@ class Collector:
         wanted = self._may_inherit(owners, only)
         records = {
             record.node: record for record in (
-                without_second(self._sources.records_of(names))[0]
+                without_second(self._cloud.records_of(names))[0]
                 if self._too_many(wanted, owners)
-                else self._sources.records(list(wanted)))
+                else self._cloud.records(list(wanted)))
             if record.owner in owners and record.node in wanted}
         facts = self._with_foreign_instances(self._facts(
             {node: self._mirror.nodes[node] for node in records}))
@@ -131,7 +131,7 @@ class Collector:
         host = self._peers.view.host
         wanted = [node for node in nodes if node in self._mirror.nodes]
         owners = {record.node: record
-                  for record in self._sources.records(wanted)}
+                  for record in self._cloud.records(wanted)}
         mine = {node for node, record in owners.items()
                 if record.owner == host}
         free = {node: self._mirror.nodes[node] for node in wanted
@@ -153,7 +153,7 @@ class Collector:
 
     def _mapped(self) -> bool:
         try:
-            return bool(self._state.mapped) and self._sources.mapped(
+            return bool(self._state.mapped) and self._cloud.mapped(
                 self._settings.host) is not False
         except Exception as exc:  # noqa: BLE001
             LOG.debug('nova did not say whether this host is still mapped: '
@@ -177,10 +177,10 @@ class Collector:
                 or self._peers.outages.overdue(
                     self._now, self._settings.heartbeats)):
             records, barred = without_second(
-                self._sources.records_of(self._my_names()))
+                self._cloud.records_of(self._my_names()))
             self._note(records_read_at=self._now, barred=barred)
         else:
-            read = (self._sources.records(sorted(uncertain)) if uncertain
+            read = (self._cloud.records(sorted(uncertain)) if uncertain
                     else [])
             records = (*(record for node, record in state.records.items()
                          if node not in uncertain),
@@ -226,7 +226,7 @@ class Collector:
 
     def _with_states(self, facts: Facts, instances: list[str]) -> Facts:
         """Add the states of instances, and the services of their hosts."""
-        states = (self._sources.instance_states(instances) if instances
+        states = (self._cloud.instance_states(instances) if instances
                   else {})
         return dataclasses.replace(
             facts, instance_states=types.MappingProxyType(dict(states)),
@@ -236,7 +236,7 @@ class Collector:
     def _view_with(self, hosts: Iterable[str]) -> peers.View:
         """Return the view of all services read so far, and of some hosts."""
         self._services = with_hosts(
-            self._sources, self._peers, self._services, hosts)
+            self._cloud, self._peers, self._services, hosts)
         return dataclasses.replace(
             self._peers.view, services=peers.by_host(self._services))
 
@@ -248,7 +248,7 @@ class Collector:
         facts = dataclasses.replace(facts, view=self._view_with(
             record.host for record in facts.records.values()))
         state, settings = self._state, self._settings
-        mapped = state.mapped or self._sources.mapped(settings.host)
+        mapped = state.mapped or self._cloud.mapped(settings.host)
         audits = 0 if ownership.lost_nodes_to_peers(
             facts, state.standing.my_nodes if state.standing else frozenset()
             ) else state.audits
@@ -268,10 +268,10 @@ class Collector:
         """Read the owners of candidate nodes and of sample nodes."""
         wanted = dict.fromkeys(ownership.candidates(facts))
         wanted.update(dict.fromkeys(self._samples()))
-        records = self._sources.records(list(wanted)) if wanted else []
+        records = self._cloud.records(list(wanted)) if wanted else []
         if self._state.rounds >= SAMPLES:
             for member in sorted(self._unknown()):
-                records += without_second(self._sources.records_of(
+                records += without_second(self._cloud.records_of(
                     peers.spellings(self._services, member)))[0][:1]
         return {record.node: record for record in records
                 if record.node not in facts.my_nodes}
@@ -301,9 +301,9 @@ class Collector:
 
     def _used(self, nodes: Set[str]) -> set[str]:
         """Return nodes with allocations: nobody can delete their provider."""
-        consumers = self._sources.consumers_of(sorted(nodes)) if nodes else {}
+        consumers = self._cloud.consumers_of(sorted(nodes)) if nodes else {}
         every = frozenset[str]().union(*filter(None, consumers.values()))
-        states = self._sources.instance_states(sorted(every)) if every else {}
+        states = self._cloud.instance_states(sorted(every)) if every else {}
         return {node for node, some in consumers.items()
                 if some is None or any(
                     uuid not in states or not states[uuid].deleted

@@ -15,9 +15,8 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit.lister import Lister
+from nova_ironic_multihost.engine.base.ports import Cloud
 from nova_ironic_multihost.engine.base.ports import Eligible
-from nova_ironic_multihost.engine.base.ports import Sources
-from nova_ironic_multihost.engine.base.ports import Writes
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
@@ -50,7 +49,7 @@ class Decision:
     at_rest: frozenset[str] = frozenset()
 
 
-def decide(sources: Sources, writes: Writes, reader: Lister, facts: Facts,
+def decide(cloud: Cloud, reader: Lister, facts: Facts,
            settings: Settings, eligible: Eligible, busy: tuple[str, ...] = (),
            refused: tuple[str, ...] = (),
            arrived: Set[str] = frozenset(),
@@ -67,22 +66,22 @@ def decide(sources: Sources, writes: Writes, reader: Lister, facts: Facts,
     """
     decided = ownership.decide(facts)
     reasons: Mapping[str, Reason] = decided
-    taken, served = _take_over_instances(writes, facts, ownership.takeovers(
+    taken, served = _take_over_instances(cloud, facts, ownership.takeovers(
         reasons, settings.takeovers_per_audit, refused), settings, eligible)
     asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
     adopted = ownership.adoptions(reasons, refused)[:adoptions]
     reasons = ownership.with_adoptions(reasons, adopted)
-    consumers = sources.consumers_of([*asked, *adopted])
+    consumers = cloud.consumers_of([*asked, *adopted])
     unanswered = frozenset(
         node for node, some in consumers.items() if some is None)
     allocated = frozenset(
         node for node in asked if _may_be_used(consumers[node]))
     busy = ownership.still_busy(reasons, busy, asked, allocated)
-    builds = _builds(sources, {node: consumers[node] for node in adopted})
+    builds = _builds(cloud, {node: consumers[node] for node in adopted})
     # Nodes without an answer come last the next time.
     tried = [node for node in adopted if node in unanswered]
     abandoned, ended, adopted = _take_over_builds(
-        writes, reader, facts, builds, adopted, settings, eligible,
+        cloud, reader, facts, builds, adopted, settings, eligible,
         settings.takeovers_per_audit - len(taken))
     tried += adopted
     reasons = ownership.with_allocations(reasons, asked, allocated.union(
@@ -102,7 +101,7 @@ def decide(sources: Sources, writes: Writes, reader: Lister, facts: Facts,
                   if takeover.rests(state.vm_state, state.task_state)))
 
 
-def remove_providers(sources: Sources, writes: Writes, reader: Lister,
+def remove_providers(cloud: Cloud, reader: Lister,
                      gone: frozenset[str], recorded: Set[str], percent: int
                      ) -> frozenset[str]:
     """Delete providers of gone nodes, return those left.
@@ -115,11 +114,11 @@ def remove_providers(sources: Sources, writes: Writes, reader: Lister,
         return gone
     leaving = gone - listed
     if leaving:
-        leaving -= {record.node for record in sources.records(sorted(leaving))}
+        leaving -= {record.node for record in cloud.records(sorted(leaving))}
     try:
         for node in sorted(leaving):
             # It may have been enrolled again since the listing.
-            if reader.node(node) is None and writes.remove_provider(node):
+            if reader.node(node) is None and cloud.remove_provider(node):
                 leaving -= {node}
     except Exception as exc:  # noqa: BLE001
         LOG.debug('Resource providers of %(count)d nodes that are gone are '
@@ -128,16 +127,16 @@ def remove_providers(sources: Sources, writes: Writes, reader: Lister,
     return leaving
 
 
-def in_use(sources: Sources, node: str) -> bool:
+def in_use(cloud: Cloud, node: str) -> bool:
     """Whether a node has, or may have, an allocation in placement."""
-    return _may_be_used(sources.consumers(node))
+    return _may_be_used(cloud.consumers(node))
 
 
 def _may_be_used(consumers: Set[str] | None) -> bool:
     return consumers is None or bool(consumers)
 
 
-def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
+def _builds(cloud: Cloud, consumers: Mapping[str, Set[str] | None]
             ) -> dict[str, dict[str, InstanceState]]:
     """Return {node: {instance: state}} of builds sent to dead hosts.
 
@@ -147,13 +146,13 @@ def _builds(sources: Sources, consumers: Mapping[str, Set[str] | None]
     known = {node: some for node, some in consumers.items()
              if some is not None}
     every = frozenset[str]().union(*known.values())
-    states = sources.instance_states(sorted(every)) if every else {}
+    states = cloud.instance_states(sorted(every)) if every else {}
     return {node: {uuid: states[uuid] for uuid in some
                    if uuid in states and not states[uuid].deleted}
             for node, some in known.items()}
 
 
-def _take_over_builds(writes: Writes, reader: Lister, facts: Facts,
+def _take_over_builds(cloud: Cloud, reader: Lister, facts: Facts,
                       builds: Mapping[str, Mapping[str, InstanceState]],
                       nodes: list[str], settings: Settings,
                       eligible: Eligible, limit: int) -> tuple[
@@ -165,7 +164,7 @@ def _take_over_builds(writes: Writes, reader: Lister, facts: Facts,
     wanted = [(uuid, node) for node in nodes if node in builds for uuid
               in ownership.abandoned_builds(node, builds[node], facts)]
     some = dict(wanted[:limit])
-    taken, tried = _take_over(writes, settings, eligible, {
+    taken, tried = _take_over(cloud, settings, eligible, {
         uuid: builds[node][uuid] for uuid, node in some.items()},
         lambda uuid: _is_free(reader, some[uuid]))
     failed = {some[uuid] for uuid in tried if uuid not in taken}
@@ -185,19 +184,19 @@ def _is_free(reader: Lister, node: str) -> bool:
     return row is None or row.instance is None
 
 
-def _take_over_instances(writes: Writes, facts: Facts, nodes: list[str],
+def _take_over_instances(cloud: Cloud, facts: Facts, nodes: list[str],
                          settings: Settings, eligible: Eligible
                          ) -> tuple[dict[str, str], list[str]]:
     """Take over instances; return ({node: instance} taken, nodes tried)."""
     wanted = {instance: node for node in nodes
               if (instance := facts.nodes[node]) is not None}
-    taken, tried = _take_over(writes, settings, eligible, {
+    taken, tried = _take_over(cloud, settings, eligible, {
         instance: facts.instance_states[instance] for instance in wanted})
     return ({wanted[instance]: instance for instance in taken},
             [wanted[instance] for instance in tried])
 
 
-def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
+def _take_over(cloud: Cloud, settings: Settings, eligible: Eligible,
                wanted: Mapping[str, InstanceState],
                still: Callable[[str], bool] = lambda uuid: True
                ) -> tuple[list[str], list[str]]:
@@ -216,7 +215,7 @@ def _take_over(writes: Writes, settings: Settings, eligible: Eligible,
             # A host that is back keeps its instances.
             some = {uuid: state for uuid, state in some.items()
                     if state.host_key in dead and still(uuid)}
-            outcomes = writes.take_over(some, settings.host, eligible)
+            outcomes = cloud.take_over(some, settings.host, eligible)
         except Exception as exc:  # noqa: BLE001
             LOG.warning('%(count)d instances could not be taken over: '
                         '%(exc)s. They are tried again within seconds, then '

@@ -17,7 +17,7 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
-from nova_ironic_multihost.engine.base.ports import Sources
+from nova_ironic_multihost.engine.base.ports import Cloud
 from nova_ironic_multihost.rules.liveness import Outages
 from nova_ironic_multihost.rules.liveness import StopMarkers
 from nova_ironic_multihost.rules import peers
@@ -51,11 +51,11 @@ class HeartbeatLog:
     long.
     """
 
-    def __init__(self, sources: Sources, clock: Callable[[], float]) -> None:
+    def __init__(self, cloud: Cloud, clock: Callable[[], float]) -> None:
         self.outages = Outages()
         #: The hosts of the last peer poll.
         self.hosts: tuple[str, ...] = ()
-        self._sources = sources
+        self._cloud = cloud
         self._clock = clock
         self._lock = threading.Lock()
         self._read_at: float | None = None
@@ -68,7 +68,7 @@ class HeartbeatLog:
              ) -> tuple[Services, Outages]:
         """Read the services and note their heartbeats."""
         begun = self._clock()
-        known = services(self._sources, settings, hosts)
+        known = services(self._cloud, settings, hosts)
         with self._lock:
             # Another thread may have noted a newer answer.
             if self._read_at is None or begun >= self._read_at:
@@ -98,8 +98,8 @@ class HeartbeatLog:
     def lives(self, host: str,
               ask: Callable[[str], peers.ComputeService | None] | None
               = None) -> bool:
-        """Whether a host lives, by ``ask`` or else ``sources.service``."""
-        service = (ask or self._sources.service)(host)
+        """Whether a host lives, by ``ask`` or else ``cloud.service``."""
+        service = (ask or self._cloud.service)(host)
         return service is not None and self.outages.lives(service)
 
     def note_down(self, settings: Settings, view: peers.View
@@ -133,12 +133,12 @@ class HeartbeatLog:
         return late
 
 
-def services(sources: Sources, settings: Settings,
+def services(cloud: Cloud, settings: Settings,
              hosts: Iterable[str] = (), starting: bool = False) -> Services:
     """Read the services, with one request more for each disabled host."""
     known = _with_services_of(
-        sources, tuple(sources.services()), [settings.host, *hosts])
-    return (_with_new_services(sources, known, settings.host) if starting
+        cloud, tuple(cloud.services()), [settings.host, *hosts])
+    return (_with_new_services(cloud, known, settings.host) if starting
             else known)
 
 
@@ -154,28 +154,28 @@ def view(known: Services, memory: AuditState, settings: Settings,
         starting=starting, over=memory.over)
 
 
-def eligible(sources: Sources, memory: AuditState, settings: Settings,
+def eligible(cloud: Cloud, memory: AuditState, settings: Settings,
              hosts: Set[str], known: Iterable[str], outages: Outages,
              now: float) -> tuple[peers.View, frozenset[HostKey]]:
     """Read again from which dead hosts instances may be taken over.
 
     :returns: (view of now, these hosts).
     """
-    seen = view(outages.judged(services(sources, settings, [*hosts, *known]),
+    seen = view(outages.judged(services(cloud, settings, [*hosts, *known]),
                                host_key(settings.host)), memory, settings)
     return seen, takeover.eligible(
         settings.policy, seen, outages.lengths(now, settings.heartbeats),
         map(host_key, hosts))
 
 
-def read_peers(sources: Sources, memory: AuditState, settings: Settings,
+def read_peers(cloud: Cloud, memory: AuditState, settings: Settings,
                outages: Outages, hosts: Iterable[str] = (),
                starting: bool = False, zones: bool = True) -> Peers:
     """Read the compute services and make the hash ring of the members."""
     known = outages.judged(
-        services(sources, settings, hosts, starting), host_key(settings.host))
+        services(cloud, settings, hosts, starting), host_key(settings.host))
     seen = view(known, memory, settings, starting)
-    host_aggregates = (_host_aggregates(sources, memory) if zones
+    host_aggregates = (_host_aggregates(cloud, memory) if zones
                        else memory.host_aggregates)
     preferences = ring.refreshed(
         memory.preferences, _zones_of_members(seen, host_aggregates),
@@ -184,11 +184,11 @@ def read_peers(sources: Sources, memory: AuditState, settings: Settings,
 
 
 def _host_aggregates(
-    sources: Sources, memory: AuditState
+    cloud: Cloud, memory: AuditState
 ) -> peers.KnownAggregates:
     known = memory.host_aggregates
     try:
-        return known.after(sources.aggregates())
+        return known.after(cloud.aggregates())
     except Exception as exc:
         if not known.read:
             # nova logs only that the driver is not ready.
@@ -199,12 +199,12 @@ def _host_aggregates(
         return known
 
 
-def preferences_now(sources: Sources, memory: AuditState, settings: Settings,
+def preferences_now(cloud: Cloud, memory: AuditState, settings: Settings,
                     outages: Outages, hosts: Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
     """Read the services, make the ring of known zones; ``like`` if equal."""
     known = outages.judged(
-        services(sources, settings, hosts, starting), host_key(settings.host))
+        services(cloud, settings, hosts, starting), host_key(settings.host))
     return ring.same_or_new(
         like, _zones_of_members(view(known, memory, settings, starting),
                                 memory.host_aggregates),
@@ -217,27 +217,27 @@ def _zones_of_members(seen: peers.View, known: peers.KnownAggregates
     return {host: zones.get(host) for host in seen.members}
 
 
-def with_hosts(sources: Sources, seen_peers: Peers, known: Services,
+def with_hosts(cloud: Cloud, seen_peers: Peers, known: Services,
                hosts: Iterable[str]) -> Services:
     """Add the services of some hosts; each lives as the heartbeats say."""
     return seen_peers.outages.judged(
-        _with_services_of(sources, known, hosts), seen_peers.view.host)
+        _with_services_of(cloud, known, hosts), seen_peers.view.host)
 
 
-def _with_services_of(sources: Sources, known: Services,
+def _with_services_of(cloud: Cloud, known: Services,
                       hosts: Iterable[str]) -> Services:
     """Add services that nova did not list: disabled, or without nodes."""
     keys = {service.key for service in known}
     missing = {host_key(host): host for host in hosts
                if host_key(host) not in keys}
-    found = [sources.service(host) for host in missing.values()]
+    found = [cloud.service(host) for host in missing.values()]
     return known + tuple(
         # Only this driver writes a stop marker.
         dataclasses.replace(service, ironic=bool(service.stop_marker))
         for service in found if service)
 
 
-def _with_new_services(sources: Sources, known: Services, host: str
+def _with_new_services(cloud: Cloud, known: Services, host: str
                        ) -> Services:
     """Add the services that start for the first time, like this host.
 
@@ -249,7 +249,7 @@ def _with_new_services(sources: Sources, known: Services, host: str
     if any(one.key == mine and one.beat is not None for one in known):
         return known
     try:
-        new = {one.key: one for one in sources.new_services()
+        new = {one.key: one for one in cloud.new_services()
                if one.key != mine}
     except Exception as exc:  # noqa: BLE001
         # This only saves creations of records; the start goes on.

@@ -108,7 +108,7 @@ class Recheck:
             # The peer poll changed the decision during the audit.
             return Offer.REFUSED
         if reason is Reason.PULLED and not self._tracker.has(node):
-            if decide.in_use(self._auditor.sources, node):
+            if decide.in_use(self._auditor.cloud, node):
                 return Offer.REFUSED
             return Offer.NOTHING
         return Offer.NOTHING if reason in RESERVED else Offer.AS_IRONIC_SAYS
@@ -119,8 +119,8 @@ class Recheck:
         reason = audit.reasons.get(node) if audit else None
         if audit is None or reason is None or not reason.mine:
             return False
-        sources = self._auditor.sources
-        record = record or next(iter(sources.records([node])), None)
+        cloud = self._auditor.cloud
+        record = record or next(iter(cloud.records([node])), None)
         if record is None or record.owner == audit.view.host:
             return True
         if (self._ending() or self._auditor.is_barred(node)
@@ -133,7 +133,7 @@ class Recheck:
         return ownership.still_valid(
             reason, audit.owners.get(node), record.owner, audit.view.host,
             lambda: self._auditor.heartbeats.lives(host),
-            lambda: sources.instance_states([instance]).get(
+            lambda: cloud.instance_states([instance]).get(
                 instance) if instance else None)
 
     def to_move(self, nodes: Iterable[str], label: str) -> list[Record]:
@@ -150,7 +150,7 @@ class Recheck:
         audit = self._auditor.last
         if audit is None or self._ending():
             return []
-        sources, me = self._auditor.sources, audit.view.host
+        cloud, me = self._auditor.cloud, audit.view.host
         known = audit.host_aggregates
         moved = (ownership.SERVED if self._auditor.heartbeats.excluded
                  else _MOVED)
@@ -159,10 +159,10 @@ class Recheck:
                   and not self._auditor.is_barred(node)
                   and not self._tracker.has(node)]
         records = [
-            record for record in sources.records(wanted)
+            record for record in cloud.records(wanted)
             if record.owner is not None and record.partition == label
             and known.of(record.owner) == known.of(me)] if wanted else []
-        service = functools.cache(sources.service)
+        service = functools.cache(cloud.service)
         found = [record for record in records if ownership.still_valid(
             Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
             functools.partial(
@@ -175,7 +175,7 @@ class Recheck:
                   if record.node not in served and record.owner != me
                   and ((owner := service(record.host)) is None
                        or owner.disabled)}
-        states = (sources.instance_states(list(served.values()))
+        states = (cloud.instance_states(list(served.values()))
                   if served else {})
         return [record for record in found if (
             _is_idle_here(states.get(served[record.node]), me)
@@ -195,7 +195,7 @@ class Recheck:
             return []
         me, known = audit.view.host, audit.host_aggregates
         return [
-            record for record in self._auditor.sources.records(wanted)
+            record for record in self._auditor.cloud.records(wanted)
             if record.owner is not None
             and record.owner == audit.owners.get(record.node)
             and (audit.view.member(record.owner)

@@ -29,8 +29,13 @@ from nova_ironic_multihost.rules.peers import Aggregate
 from nova_ironic_multihost.rules.peers import HostKey
 
 
-class Sources(typing.Protocol):
-    """Reads the facts for an audit; changes nothing."""
+#: Return the dead hosts, possibly more than were given, from which instances
+#: may be taken over now. Raises an Exception when that is unknown.
+Eligible = Callable[[Set[str]], Set[HostKey]]
+
+
+class Cloud(typing.Protocol):
+    """nova and placement, as audits read and change them."""
 
     def services(self) -> list[peers.ComputeService]:
         """Return the enabled services that have an Ironic compute node."""
@@ -69,6 +74,21 @@ class Sources(typing.Protocol):
 
     def generations(self) -> Mapping[str, int]:
         """Return {uuid: generation} of all resource providers."""
+
+    def take_over(self, instances: Mapping[str, InstanceState], host: str,
+                  eligible: Eligible) -> Mapping[str, bool | Exception]:
+        """Move instances to this host, if they are still as they were read.
+
+        :param instances: a few, {uuid: state when it was read}.
+        :param eligible: called again right before each write.
+        :returns: {uuid: whether it is here now, an Exception if unknown}.
+        """
+
+    def remove_provider(self, node: str) -> bool:
+        """Delete the provider of a gone node; False if a server uses it.
+
+        Allocations of deleted servers are deleted too.
+        """
 
 
 class ListingError(Exception):
@@ -115,31 +135,6 @@ class Pages(typing.Protocol):
 
     def total(self, partition: peers.Partition) -> int | None:
         """Return how many nodes Ironic has (here or all), None if unknown."""
-
-
-#: Return the dead hosts, possibly more than were given, from which instances
-#: may be taken over now. Raises an Exception when that is unknown.
-Eligible = Callable[[Set[str]], Set[HostKey]]
-
-
-class Writes(typing.Protocol):
-    """What an audit changes itself; nova's tracker changes the rest."""
-
-    def take_over(self, instances: Mapping[str, InstanceState], host: str,
-                  eligible: Eligible) -> Mapping[str, bool | Exception]:
-        """Move instances to this host, if they are still as they were read.
-
-        :param instances: a few, {uuid: state when it was read}.
-        :param eligible: called again right before each write.
-        :returns: {uuid: whether it is on this host now; an Exception if that
-            is unknown}.
-        """
-
-    def remove_provider(self, node: str) -> bool:
-        """Delete the provider of a gone node; False if a server uses it.
-
-        Allocations of deleted servers are deleted too.
-        """
 
 
 class Registration(typing.Protocol):
@@ -307,12 +302,11 @@ class Tracker(typing.Protocol):
         """Return nodes with a provider that only this host has changed."""
 
 
-class ProviderTraits(typing.Protocol):
-    """The traits of a node in placement."""
+class ProviderTraits(typing.NamedTuple):
+    """The traits of a resource provider, and its generation then."""
 
-    @property
-    def generation(self) -> int:
-        """Generation of the resource provider when they were read."""
+    traits: frozenset[str]
+    generation: int
 
 
 class Traits(typing.Protocol):

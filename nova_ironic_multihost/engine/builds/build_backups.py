@@ -70,12 +70,12 @@ class RequestSorter:
         last, view = self._auditor.last, self._peer_poller.view
         if request.instance is None or last is None or view is None:
             return None
-        sources = self._auditor.sources
-        state = sources.instance_states([request.instance]).get(
+        cloud = self._auditor.cloud
+        state = cloud.instance_states([request.instance]).get(
             request.instance)
         if request.kind is not RequestKind.BUILD or request.node is None:
             return RequestFacts(state)
-        record = next(iter(sources.records([request.node])), None)
+        record = next(iter(cloud.records([request.node])), None)
         owner = record.owner if record is not None else None
         return RequestFacts(
             state, owner, owner == self._host or view.live(owner),

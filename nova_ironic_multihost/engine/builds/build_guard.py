@@ -191,7 +191,7 @@ class BuildGuard(guard.OperationGuard):
 
     def _is_begun_elsewhere_now(self, instance):
         return builds.begun_elsewhere(
-            self._sources.instance_states(
+            self._cloud.instance_states(
                 [instance.uuid]).get(instance.uuid),
             self._host, self._claim)
 
@@ -210,7 +210,7 @@ class BuildGuard(guard.OperationGuard):
     def _has_allocated(self, instance, node, attempt):
         if attempt:
             self._sleep(PAUSE)
-        consumers = self._sources.consumers(node)
+        consumers = self._cloud.consumers(node)
         if consumers is None:
             raise guard.NoAnswer(
                 'placement does not say who has allocated its node')

@@ -59,18 +59,18 @@ class OperationGuard:
     service does not answer, methods but :meth:`clean_up` and
     :meth:`.BuildGuard.build` raise its error, and nothing is done.
 
-    :param sources: an :class:`.engine.base.ports.Sources`.
+    :param cloud: an :class:`.engine.base.ports.Cloud`.
     :param patience: returns the seconds that one operation may wait in all.
     :param passing: ``passing(exception, again)``: whether a retry may succeed;
         ``again``: it is not the first try.
     :param refused: called when an operation is not carried out.
     """
 
-    def __init__(self, host, sources, patience=lambda: 0,
+    def __init__(self, host, cloud, patience=lambda: 0,
                  clock=time.monotonic, sleep=time.sleep,
                  passing=lambda exc, again: False, refused=lambda: None):
         self._host = host_key(host)
-        self._sources = sources
+        self._cloud = cloud
         self._patience = patience
         self._passing = passing
         self._refused = refused
@@ -264,7 +264,7 @@ class OperationGuard:
         self._thread.patience_left = None
         instance_states = self._patiently(
             name, f'{len(instances)} instances',
-            lambda: self._sources.instance_states(instances))
+            lambda: self._cloud.instance_states(instances))
         return frozenset(
             instance for instance in instances
             if not builds.elsewhere(
@@ -389,7 +389,7 @@ class OperationGuard:
             self._thread.inside = False
 
     def _instance_state(self, instance):
-        state = self._sources.instance_states(
+        state = self._cloud.instance_states(
             [instance.uuid]).get(instance.uuid)
         if builds.contested(state, self._host):
             raise TakeoverInProgress(
@@ -423,7 +423,7 @@ class OperationGuard:
             return True
 
     def _owner(self, node):
-        record = next(iter(self._sources.records([node])), None)
+        record = next(iter(self._cloud.records([node])), None)
         return record and record.owner
 
 

@@ -21,8 +21,8 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Attempts
 from nova_ironic_multihost.engine.base.ports import Builds
+from nova_ironic_multihost.engine.base.ports import Cloud
 from nova_ironic_multihost.engine.base.ports import Instance
-from nova_ironic_multihost.engine.base.ports import Sources
 from nova_ironic_multihost.engine.builds.build_backups import BackupStore
 from nova_ironic_multihost.engine.servers.stuck_instances import attempt
 from nova_ironic_multihost.rules import builds as rules
@@ -108,7 +108,7 @@ class InFlightBuilds:
         audit = self._auditor.last
         if audit is None or not lost:
             return []
-        mine = {record.node for record in self._auditor.sources.records(
+        mine = {record.node for record in self._auditor.cloud.records(
             sorted({build.node for build in lost}))
             if record.owner == audit.view.host and not record.second}
         return [build for build in lost if build.node in mine]
@@ -222,10 +222,10 @@ class DeadHostBuilds:
     :class:`InFlightBuilds` does this for live hosts. One thread uses it.
     """
 
-    def __init__(self, builds: Builds, sources: Sources,
+    def __init__(self, builds: Builds, cloud: Cloud,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._builds = builds
-        self._sources = sources
+        self._cloud = cloud
         self._clock = clock
         self._since: Mapping[SentBuild, float] = {}
 
@@ -273,5 +273,5 @@ class DeadHostBuilds:
                            'seconds': forwarding.GRACE})
 
     def _owner(self, node: str) -> HostKey | None:
-        record = next(iter(self._sources.records([node])), None)
+        record = next(iter(self._cloud.records([node])), None)
         return record.owner if record is not None else None

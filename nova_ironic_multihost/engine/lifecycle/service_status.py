@@ -190,7 +190,7 @@ class DisabledTrait:
         if me is None or (said, me.disabled) == self._done:
             return
         # The view may be old.
-        me = self._auditor.sources.service(me.host)
+        me = self._auditor.cloud.service(me.host)
         if me is None or me.stop_marker:
             # A stopping service keeps its nodes without the trait.
             return
@@ -220,7 +220,7 @@ class DisabledTrait:
         # After the traits: a peer that takes a node from now on nearly always
         # changes the generation, so the write fails.
         own = [record.node for record
-               in self._auditor.sources.records(list(found))
+               in self._auditor.cloud.records(list(found))
                if record.owner == me.key]
         written = self._traits.write(
             {node: found[node] for node in own}, me.disabled)

@@ -123,7 +123,7 @@ class ProviderChanges:
         if audit is None or now < self._next:
             return
         self._next = now + RETRY
-        found = self._auditor.sources.generations()
+        found = self._auditor.cloud.generations()
         self._next = now + self._pause
         before = self._generations
         self._generations = {

@@ -139,8 +139,8 @@ class BuildAdopter:
         last = self._auditor.last
         if node is None or last is None or self._tracker.has(node):
             return False
-        sources = self._auditor.sources
-        record = next(iter(sources.records([node])), None)
+        cloud = self._auditor.cloud
+        record = next(iter(cloud.records([node])), None)
         if record is None or record.owner == host_key(settings.host):
             return False
         if self._auditor.heartbeats.lives(record.host):

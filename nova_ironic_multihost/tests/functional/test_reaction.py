@@ -175,7 +175,7 @@ class MembersTestCase(base.MultiHostTestCase):
             nodes = self.nodes_of(died)
             sources = self.fleet.manager(
                 'host1'
-            ).driver.service.auditor.sources
+            ).driver.service.auditor.cloud
             services = sources.services()
             self.fleet.kill(died)
 
@@ -281,7 +281,7 @@ class ReservedTestCase(base.MultiHostTestCase):
 
     def test_audit_that_began_before_the_build_does_not_undo_it(self):
         driver = self.fleet.manager('host1').driver
-        sources = driver.service.auditor.sources
+        sources = driver.service.auditor.cloud
         services = sources.services
 
         def reserve_and_go_on():

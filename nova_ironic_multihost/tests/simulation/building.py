@@ -278,7 +278,7 @@ class Process:
         #: Nodes that nova's resource tracker has.
         self.nodes = frozenset()
         self.audits = types.SimpleNamespace(
-            sources=world, preferences=None, recorded=None,
+            cloud=world, preferences=None, recorded=None,
             last=types.SimpleNamespace(
                 host_aggregates=types.SimpleNamespace(aggregates=()),
                 view=types.SimpleNamespace(host=host_key(host))))

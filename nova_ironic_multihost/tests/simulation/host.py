@@ -285,7 +285,7 @@ class Audits:
     def __init__(self, process, world):
         self._process = process
         self._world = world
-        self.sources = self
+        self.cloud = self
 
     @property
     def last(self):
@@ -516,7 +516,7 @@ class Sources:
             instance, taking, taken, state.host, host, asked))
 
     def remove_provider(self, node):
-        """adapters.nova_facts.NovaWrites.remove_provider."""
+        """adapters.nova_facts.NovaCloud.remove_provider."""
         pause()
         provider = self._world.providers.get(node)
         if provider is not None and provider.consumer:
@@ -637,7 +637,7 @@ class Process:
 
         self.stopped = 0
         self.auditor = auditor.Auditor(
-            self.sources, self.sources, Reader(self.sources), clock,
+            self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
         self.auditor._lock = Lock(1)
         self._recheck = recheck.Recheck(self.auditor, self, self._is_ending)

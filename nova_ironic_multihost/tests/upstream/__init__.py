@@ -28,7 +28,7 @@ from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
 
 
-class Recordless(nova_facts.NovaSources):
+class Recordless(nova_facts.NovaCloud):
     """The nova that nova's tests know of: nothing is recorded in it.
 
     They say who is up, which instances are here and what Ironic lists;
@@ -96,7 +96,7 @@ class Driver(IronicMultiHostDriver):
         super().__setattr__(name, value)
 
 
-nova_facts.NovaSources = Recordless
+nova_facts.NovaCloud = Recordless
 lister.Lister = Reader
 pages.NodePages = Pages
 pages.node = lambda node, connection: node

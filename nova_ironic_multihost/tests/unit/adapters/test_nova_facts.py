@@ -37,9 +37,8 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
 
     def test_ports_are_implemented(self):
         for port, adapter in (
-                (ports.Sources, nova_facts.NovaSources),
+                (ports.Cloud, nova_facts.NovaCloud),
                 (ports.Pages, ironic.NodePages),
-                (ports.Writes, nova_facts.NovaWrites),
                 (ports.Instances, nova_servers.ServerCalls),
                 (ports.Machines, ironic.IronicMachines),
                 (ports.Registration, nova_facts.ServiceRecord),
@@ -57,7 +56,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         self.useFixture(fixtures.MockPatchObject(
             nova_facts.db, 'consumers',
             lambda context, client, node: answer(node)))
-        return nova_facts.NovaSources(
+        return nova_facts.NovaCloud(
             mock.Mock(), mock.Mock()).consumers_of(nodes)
 
     def test_placement_is_asked_of_some_nodes_at_a_time(self):
@@ -99,7 +98,8 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
             nova_facts, 'take_over', return_value={'uuid': True})).mock
         ending = False
         recorder = totals.Metrics()
-        writes = nova_facts.NovaWrites(lambda: ending, recorder)
+        writes = nova_facts.NovaCloud(
+            None, None, lambda: ending, recorder)
         wanted = {'uuid': mock.Mock()}
         self.assertEqual(
             {'uuid': True}, writes.take_over(wanted, 'host', frozenset))
@@ -115,7 +115,8 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
                 'i1': True, 'i2': True, 'i3': False, 'i4': OSError()})).mock
         recorder = totals.Metrics()
         failed = mock.Mock()
-        writes = nova_facts.NovaWrites(recorder=recorder, failed=failed)
+        writes = nova_facts.NovaCloud(
+            None, None, recorder=recorder, failed=failed)
         wanted = dict.fromkeys(['i1', 'i2', 'i3', 'i4'])
 
         def counted():
@@ -146,7 +147,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
 
         self.useFixture(fixtures.MockPatchObject(
             nova_facts, 'take_over', take_over))
-        writes = nova_facts.NovaWrites()
+        writes = nova_facts.NovaCloud(None, None)
         for _ in range(takeover.ATTEMPTS):
             writes.take_over({'i1': None}, 'host', frozenset)
             for number in range(takeover.ATTEMPTS - 1):
@@ -159,8 +160,8 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         states = self.useFixture(fixtures.MockPatchObject(
             nova_facts.db, 'instance_states')).mock
         client = mock.Mock()
-        writes = nova_facts.NovaWrites(
-            tracker=mock.Mock(report_client=client))
+        writes = nova_facts.NovaCloud(
+            None, mock.Mock(report_client=client))
         living, gone = InstanceState('a'), InstanceState('a', deleted=True)
         for consumers.return_value, states.return_value in (
                 (None, {}), ({'i'}, {}), ({'i'}, {'i': living}),

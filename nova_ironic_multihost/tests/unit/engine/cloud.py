@@ -241,7 +241,7 @@ class AuditTestCase(base.BaseTestCase):
     def new_auditor(self):
         """Return a new one, which at each reading visits all nodes."""
         return auditor.Auditor(
-            self.cloud, self.cloud, lister.Lister(
+            self.cloud, lister.Lister(
                 Pages(self.cloud), functools.partial(
                     next, itertools.count(0, audit_state.Settings('a')
                                           .audit_interval))), self.clock)

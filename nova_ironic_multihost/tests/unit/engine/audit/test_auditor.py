@@ -409,7 +409,7 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
         self.auditors['a'] = self.new_auditor()
         self.pages = self.auditors['a']._reader._pages
-        self.sources = self.auditors['a'].sources
+        self.sources = self.auditors['a'].cloud
         self.recorded = threading.Event()
         read = self.sources.records_of
 
@@ -876,7 +876,7 @@ class ShardsTestCase(cloud.AuditTestCase):
 
     def new_auditor(self):
         return auditor.Auditor(
-            self.cloud, self.cloud, lister.Lister(self.ironic, self.clock),
+            self.cloud, lister.Lister(self.ironic, self.clock),
             self.clock)
 
     def audit(self, host='a', settled=True, **options):

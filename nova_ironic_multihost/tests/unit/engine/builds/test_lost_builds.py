@@ -36,7 +36,7 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.owners = {'n1': ME}
         self.audited = {'n1': ME}
         self.records_asked = []
-        self.sources = self
+        self.cloud = self
         # What nova has, what waits in the queue, what was given up.
         self.builds = {BUILD}
         self.queue = []

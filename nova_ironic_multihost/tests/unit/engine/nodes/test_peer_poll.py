@@ -825,7 +825,7 @@ class PortionsTestCase(LookTestCase):
         """Have Ironic asked for what has changed, and not for all nodes."""
         self.pages = cloud.Pages(self.cloud)
         self.auditors['a'] = auditor.Auditor(
-            self.cloud, self.cloud, readers.Lister(self.pages, self.clock),
+            self.cloud, readers.Lister(self.pages, self.clock),
             self.clock)
         self.pages.wait(100)
         for _ in range(2):

@@ -34,7 +34,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.keep('host1', 'host2')
         # No time counts in which nobody waits for a copy.
         self.useFixture(fixtures.MockPatchObject(
-            forwarding, 'PATIENCE', float('inf')))
+            forwarding, 'BACKUP_WAIT', float('inf')))
 
     def die_over_a_build(self, step):
         """host1 dies when it comes to a step of nova's Ironic driver.

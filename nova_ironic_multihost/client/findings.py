@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 import datetime
-import time
+from typing import Any
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
@@ -345,15 +345,14 @@ def summary(seen: cloud_state.CloudState,
 
 
 def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
-         hosts: Iterable[str] = (),
-         clock: Callable[[], float] = time.monotonic,
-         sleep: Callable[[float], object] = time.sleep,
+         hosts: Iterable[str] = (), **times: Any
          ) -> tuple[cloud_state.CloudState, list[Finding]]:
     """Read the cloud until it is consistent and no server has a task state.
 
     :param read: reads the cloud once
     :param seconds: at most; 0 reads once
     :param hosts: names of compute services that must exist and be up
+    :param times: clock and sleep of :func:`.services.looks`
     :returns: the last state and its inconsistencies
     :raises Unanswered: the cloud does not answer when the time is over
     """
@@ -364,7 +363,7 @@ def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
             return error
         return seen, inconsistencies(seen, seen.at, hosts)
 
-    for _, found in services.looks(look, seconds, clock, sleep):
+    for _, found in services.looks(look, seconds, **times):
         if isinstance(found, tuple) and not (found[1] or busy(found[0])):
             break
     if isinstance(found, Exception):

@@ -3,6 +3,7 @@
 """The operator's commands that change something, against the real APIs."""
 
 import contextlib
+import functools
 import io
 import types
 from unittest import mock
@@ -34,10 +35,9 @@ class ShellTestCase(dead.DeadComputeTestCase):
         super().setUp()
         self.now = 0
         self.meanwhile = self.audit
-        looks = services.looks
         self.useFixture(fixtures.MockPatchObject(
-            services, 'looks', lambda read, seconds, *times, least=1: looks(
-                read, seconds, lambda: self.now, self._sleep, least)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self._sleep)))
         self.useFixture(fixtures.MockPatchObject(
             openstack, 'connect', return_value=self._connection()))
         self.useFixture(fixtures.MockPatchObject(

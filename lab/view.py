@@ -138,7 +138,7 @@ def _read_cell(settings, named):
          ' COALESCE(last_seen_up >= updated_at - INTERVAL 1 SECOND, 0)'
          ' FROM services'
          " WHERE deleted = 0 AND `binary` = 'nova-compute' ORDER BY host",),
-        ('SELECT uuid, host, created_at, updated_at, id FROM compute_nodes'
+        ('SELECT uuid, host, id FROM compute_nodes'
          ' WHERE deleted = 0 ORDER BY uuid',),
         ('SELECT uuid, hostname, host, node, vm_state, task_state, deleted,'
          ' COALESCE(updated_at, created_at) FROM instances'
@@ -200,9 +200,8 @@ def read(settings):
             for host, disabled, forced_down, seen, reason, heard
             in services),
         records=tuple(
-            cloud_state.CloudRecord(
-                uuid, host, epoch(created), epoch(updated), id_)
-            for uuid, host, created, updated, id_ in records),
+            cloud_state.CloudRecord(uuid, host, id_)
+            for uuid, host, id_ in records),
         nodes=nodes,
         providers=providers,
         allocations=allocations,

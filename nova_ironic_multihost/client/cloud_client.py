@@ -238,6 +238,23 @@ class CloudClient:
         found = self._nova.get(f'/servers/{uuid}', _COMPUTE, may_be_gone=True)
         return _instance(found['server']) if found else None
 
+    def built(self, server: str) -> tuple[str, float | None] | None:
+        """Return the host that built a server last, and when it began.
+
+        None if nova does not say.
+        """
+        path = f'/servers/{server}/os-instance-actions'
+        answer = self._nova.get(path, _COMPUTE, may_be_gone=True) or {}
+        for action in answer.get('instanceActions', ()):
+            if action['action'] != 'create':
+                continue
+            events = self._nova.get(f'{path}/{action["request_id"]}', _COMPUTE)
+            # The latest event is the first.
+            for event in events['instanceAction'].get('events', ()):
+                if 'build_and_run' in event['event'] and event.get('host'):
+                    return event['host'], _epoch(event['start_time'])
+        return None
+
     def provider(self, uuid: str) -> Json | None:
         """Return a resource provider, None if there is none."""
         found: Json | None = self._placement.get(

@@ -87,8 +87,6 @@ class CloudRecord:
 
     node: str
     host: str
-    created: float | None = None
-    updated: float | None = None
     id: int | None = None
     name: str = ''
 

@@ -69,6 +69,7 @@ class FakeCloud(fixtures.Fixture):
     :ivar latest: the latest microversion of Ironic
     :ivar migrations: (server, host that it leaves, status)
     :ivar asked: {path: number of requests}
+    :ivar built: {server: (host that has built it, when)}
     :ivar changes: bodies of requests that change a service
     :ivar away: hosts of cells whose database is away; nova looks for a uuid
         in these cells first
@@ -100,6 +101,7 @@ class FakeCloud(fixtures.Fixture):
         self.deleted = []
         self.aggregates = []
         self.migrations = []
+        self.built = {}
         self.changes = []
         self.away = set()
         self.evacuated = set()
@@ -137,6 +139,9 @@ class FakeCloud(fixtures.Fixture):
             self.http.get(re.compile(re.escape(url) + end), json=answer)
         self.http.get(re.compile(re.escape(f'{NOVA}/servers/')
                                  + '(?!detail)[^/?]+$'), json=self._server)
+        self.http.get(re.compile(
+            f'{re.escape(NOVA)}/servers/[^/]+/os-instance-actions'),
+            json=self._actions)
         for path, get, change in (
                 ('resource_providers/[^/?]+', self._provider,
                  ('DELETE', self._delete_provider)),
@@ -266,6 +271,23 @@ class FakeCloud(fixtures.Fixture):
                  and wanted.get('instance_uuid', server) == server
                  and host not in self.away]
         return {'migrations': self._page(request, context, found, 'uuid')}
+
+    def _actions(self, request, context):
+        """The actions of a server, or one with its events."""
+        self._note(request)
+        _, _, server, _, *action = request.path.split('/')
+        if server not in self.built:
+            return fault(context, 404, 'Instance could not be found.')
+        host, when = self.built[server]
+        action = {'action': 'create', 'request_id': 'req-1'}
+        if not request.path.endswith('req-1'):
+            return {'instanceActions': [
+                {'action': 'reboot', 'request_id': 'req-2'}, action]}
+        return {'instanceAction': action | {'events': [
+            {'event': 'compute__do_build_and_run_instance', 'host': host,
+             'start_time': when},
+            {'event': 'conductor_schedule_and_build_instances',
+             'host': 'control', 'start_time': '2026-01-01T00:00:00'}]}}
 
     def _hypervisors(self, request, context):
         if self.away:
@@ -470,6 +492,7 @@ class TroubledCloud(FakeCloud):
             service('compute-5')]
         owners = (1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, None)
         held = {0: 's-0', 2: 's-2', 3: 's-3', 4: 's-4', 6: 's-6'}
+        self.built['s-6'] = 'compute-3', '2026-01-01T00:00:03.000000'
         names = [f'n-{index}' for index in range(len(owners))]
         self.hypervisors = [
             hypervisor(name, f'compute-{owner}')

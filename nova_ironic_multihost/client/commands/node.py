@@ -151,7 +151,10 @@ be asked
         """Return (names, values)."""
         report = self.report(parsed_args)
         node_report = report.verdict(_named(report.seen, parsed_args.node))
-        return tuple(zip(*_lines(report, node_report)))
+        node = node_report.node
+        built = (self.survey().built(node.instance_uuid)
+                 if node.instance_uuid else None)
+        return tuple(zip(*_lines(report, node_report, built)))
 
 
 def _named(seen, name):
@@ -185,18 +188,33 @@ def _named(seen, name):
         'system scope (--os-baremetal-cloud NAME) sees all nodes.')
 
 
-def _lines(report, node_report):
+def _came(node_report, built):
+    """Return why a node is its owner's, and since when, None if unknown."""
+    owner = host_key(node_report.owner or '')
+    if owner and built is not None:
+        host, since = built
+        if host_key(host) == owner:
+            return 'build: its server was built there', since
+        return f'takeover: its server was built on {host}', None
+    if owner and not node_report.node.instance_uuid and (
+            owner == host_key(node_report.preferred or '')):
+        return 'ring: the hash ring prefers this host', None
+    return 'not known', None
+
+
+def _lines(report, node_report, built):
     node = node_report.node
     seen = report.seen
     record = next((one for one in seen.records if one.node == node.uuid),
                   None)
     instance = seen.instance_of.get(node.instance_uuid or '')
-    since = record.updated if record is not None else None
+    came, since = _came(node_report, built)
     part = report.partitions.of_node(node)
     yield 'uuid', node.uuid
     yield 'name', node.name
     yield 'owner', record.host if record is not None else ''
     yield 'owner_since', base.Moment(since)
+    yield 'came_by', came
     yield 'preferred', node_report.preferred or ''
     yield 'state', seen.usage(node).value
     yield 'why', node_report.because or _ownerless(node_report)

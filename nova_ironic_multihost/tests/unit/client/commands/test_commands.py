@@ -271,12 +271,30 @@ class TroubledTestCase(CommandTestCase):
             tuple(found[name] for name in (
                 'uuid', 'owner', 'state', 'server', 'server_host', 'next')))
         self.assertIn('(rule 1)', found['why'])
-        self.assertIsNone(found['owner_since'])
         self.assertEqual('2026-01-01T00:00:05Z',
                          found['provision_state_since'])
         for name in 'n-0', 's-0', 'web':
             self.cloud.servers[0]['name'] = 'web'
             self.assertEqual(found, self.json('node', 'show', name))
+
+    def came_by(self, node):
+        found = self.json('node', 'show', node)
+        return found['came_by'], found['owner_since']
+
+    def test_why_a_node_came_and_when(self):
+        for node in 'n-0', 'n-8':
+            self.assertEqual(('not known', None), self.came_by(node))
+        [preferred] = [one['Preferred'] for one in self.json('node', 'list')
+                       if one['UUID'] == 'n-8']
+        self.cloud.hypervisors[8]['service']['host'] = preferred
+        self.assertEqual(('ring: the hash ring prefers this host', None),
+                         self.came_by('n-8'))
+        self.cloud.built['s-0'] = 'Compute-1', '2026-01-01T00:00:03.000000'
+        self.assertEqual(('build: its server was built there',
+                          '2026-01-01T00:00:03Z'), self.came_by('n-0'))
+        self.cloud.built['s-0'] = 'compute-9', '2026-01-01T00:00:03.000000'
+        self.assertEqual(('takeover: its server was built on compute-9', None),
+                         self.came_by('n-0'))
 
     def test_node_of_a_server_that_is_none(self):
         for one in self.cloud.servers:

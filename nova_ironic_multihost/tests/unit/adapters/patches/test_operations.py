@@ -354,7 +354,7 @@ class SeamTestCase(oslo_base.BaseTestCase):
 
     def test_build_waits_for_the_conductor_as_long_as_it_takes(self):
         answers_ = [messaging.MessagingTimeout()] * 1000
-        self.guard._sources.instance_states = lambda wanted: (
+        self.guard._cloud.instance_states = lambda wanted: (
             self.instance_states if not answers_ else self.fail_with(
                 answers_.pop()))
         self.guard._sleep = lambda seconds: None

@@ -173,12 +173,12 @@ class AdviceTestCase(operating.OperatingTestCase):
                     f'resource provider create --uuid {second} {second}')
         found = []
 
-        def second():
+        def is_found():
             found[:] = [one for one in self.found()
                         if one['Kind'] == 'second-record']
             return found
 
-        self.until(second, self.found)
+        self.until(is_found, self.found)
         [found] = found
         [statement] = SQL.findall(found['Sentence'])
         self.sql(statement.replace('compute_nodes',

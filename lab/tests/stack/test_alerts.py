@@ -112,7 +112,7 @@ class AlertsTestCase(operating.OperatingTestCase):
             shown[name] for name in ('owner', 'state', 'server')))
         self.assertIn(f'{self.takeover_target} takes it over', shown['next'])
         self.assertIn(
-            (self.dead, ''),
+            (self.dead, None),
             {(row['From'], row['To']) for row
              in self.listed('plan', '--remove', self.takeover_target)})
         self.tells(('ServersNotTakenOver', self.dead),

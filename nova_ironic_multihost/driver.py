@@ -135,9 +135,9 @@ class IronicMultiHostDriver(names.IronicDriver):
                 raise
             raise names.ComputeResourcesUnavailable(
                 reason=exc.format_message()) from exc
-        self.service.nodes.note_wait(Wait.BUILD, instance.created_at)
         # From now on its machine is in use, even if the build fails.
         self.service.nodes.audit_now(instance.get('node'))
+        self.service.nodes.note_wait(Wait.BUILD, instance.created_at)
 
     def failed_spawn_cleanup(self, instance):
         """Free the node of a build that has failed."""
@@ -153,10 +153,10 @@ class IronicMultiHostDriver(names.IronicDriver):
             context, instance, network_info,
             block_device_info=block_device_info, destroy_disks=destroy_disks,
             destroy_secrets=destroy_secrets)
-        if instance.task_state in takeover.DELETING:
-            self.service.nodes.note_wait(Wait.DELETE, instance.updated_at)
         # nova deletes the allocation next: offer no machine in cleaning.
         self.service.nodes.audit_now(instance.get('node'))
+        if instance.task_state in takeover.DELETING:
+            self.service.nodes.note_wait(Wait.DELETE, instance.updated_at)
 
     def rebuild(self, context, instance, image_meta, injected_files,
                 admin_password, allocations, bdms, detach_block_devices,

@@ -170,11 +170,11 @@ class NodeAudits:
             self.note_wait(wait, service.beat)
 
     def _follow_takeovers(self, audit):
-        """Time the takeovers of an audit, and have them finished."""
+        """Have the takeovers of an audit finished, and time them."""
+        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
         for host in audit.taken_over.values():
             self._note_owner_wait(
                 Wait.TAKEOVER, audit, peers.host_key(host or ''))
-        self._service.recovery.took_over(audit.taken_over, audit.at_rest)
 
     def note_move(self, node, done):
         """Count a record that was moved here, or could not be."""

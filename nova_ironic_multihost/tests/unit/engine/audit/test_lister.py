@@ -143,13 +143,17 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertEqual(
             {'newest': 6, 'total': 3, 'page': 1}, asked)
 
-    def test_created_or_gone_while_it_is_asked_often(self):
+    def read_short_pages(self):
+        """Read twice, with two nodes that changed, in pages of few nodes."""
         self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
         self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
         for name in NAMES[-2:]:
             self.ironic.work(name)
         self.read()
         self.read()
+
+    def test_created_or_gone_while_it_is_asked_often(self):
+        self.read_short_pages()
         self.ironic.create('node-20')
         self.ironic.create('node-22')
         self.ironic.delete('node-3')
@@ -159,12 +163,7 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertEqual({'node-20', 'node-22', 'node-3'}, found)
 
     def test_one_that_is_said_to_have_come_is_looked_for_at_once(self):
-        self.useFixture(fixtures.MockPatchObject(readers, 'COUNT', 3 * POLL))
-        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
-        for name in NAMES[-2:]:
-            self.ironic.work(name)
-        self.read()
-        self.read()
+        self.read_short_pages()
         self.ironic.create('node-20')
         self.assertEqual(set(), self.read(often=True))
         self.consumer.reader.forget('node-20')

@@ -8,19 +8,16 @@ with nodes or servers.
 
 import argparse
 import collections
-from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import logging
-import pathlib
 import signal
 import sys
 import time
-import typing
 
 import prometheus_client
 from prometheus_client import core
-from prometheus_client import parser as exposition
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
@@ -29,14 +26,17 @@ from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules import takeover
-from nova_ironic_multihost.telemetry import http_server
 
 PROGRAM = 'nova-ironic-multihost-exporter'
 
-DONE, FAILED = 0, 2
+#: Prefix of the names of metrics.
+PREFIX = 'nova_ironic_multihost_cloud_'
 
-#: Default seconds between the end of a survey and the next survey.
-INTERVAL = 60
+#: States of a node, as a label.
+STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
+
+#: States of an operation: whether a compute service that is up has it.
+PROGRESS = WAITING, RUNNING = 'waiting', 'running'
 
 _DESCRIPTION = """\
 Ask nova, placement and Ironic, through their APIs, what
@@ -56,20 +56,13 @@ examples:
         asks again and again, and answers http://127.0.0.1:9798/metrics from
         what it heard last; --address 0.0.0.0 lets others than this host in,
         and there is neither a password nor TLS
-  nova-ironic-multihost-exporter --os-cloud admin \\
-      --os-baremetal-cloud system \\
-      --textfile /var/lib/prometheus/node-exporter/nova.prom
-        asks once, from cron or a timer of systemd, for the textfile collector
-        of node_exporter, which reads files that end in .prom
 
 The kinds compute-missing and compute-not-up are 0 without --host; those of
 allocations are 0 without --allocations. The documentation has alerts, a
 dashboard, and what to do about each finding.
 
-exit status: 0 the file is written, or --port was ended by SIGTERM or Ctrl-C;
-2 it cannot be done (no credentials, the port or the file cannot be had; with
---textfile also: the cloud cannot be asked, and the file says so; standard
-error says what to do).
+exit status: 0 it was ended by SIGTERM or Ctrl-C; 2 it cannot be done (no
+credentials, or the port cannot be had; standard error says what to do).
 """
 
 
@@ -79,60 +72,79 @@ class Exporter:
     Any thread may call :meth:`collect` during :meth:`refresh`.
 
     :param ask: returns (CloudState, findings), or raises CloudError
-    :param kept: metrics of the last successful survey
     """
 
-    def __init__(self, ask, kept=()):
+    def __init__(self, ask):
         self._ask = ask
-        self._kept = tuple(kept)
+        self._kept = []
         # Replaced in one step, as another thread may read it.
-        self._metrics = self._kept + of_survey(False, 0)
+        self._metrics = survey_metrics(False, 0)
 
     def collect(self):
         """Return all metrics of the last survey."""
         return self._metrics
 
     def refresh(self):
-        """Survey the cloud.
-
-        :returns: '', or the text of the error
-        """
+        """Survey the cloud; return '', or the text of the error."""
         problem = ''
         began = time.monotonic()
         try:
-            self._kept = of_cloud(*self._ask())
+            self._kept = list(cloud_metrics(*self._ask()))
         except cloud_state.CloudError as error:
             problem = str(error)
-        self._metrics = self._kept + of_survey(
+        self._metrics = self._kept + survey_metrics(
             not problem, time.monotonic() - began)
         return problem
 
 
 def main(argv=None):
-    """Run the command.
-
-    :param argv: arguments; default: those of this process
-    :returns: exit status
-    """
+    """Run the command; return its exit status."""
     args = parser().parse_args(argv)
     # The error that follows such a warning says more.
     logging.getLogger('keystoneauth').setLevel(logging.ERROR)
-    try:
-        cloud = cloud_client.connect(args.os_cloud, args.os_baremetal_cloud)
-    except cloud_state.CloudError as error:
-        return _failed(error)
 
     def ask():
         seen = services.with_heartbeats(cloud, cloud.read(args.allocations))
         return seen, (findings.inconsistencies(seen, seen.at, args.host)
                       + findings.notes(seen, seen.at))
 
-    if args.textfile is None:
-        return _serve(ask, args)
+    exporter = Exporter(ask)
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(exporter)
     try:
-        return _write(ask, args.textfile)
-    except KeyboardInterrupt:
-        return _failed('interrupted')
+        cloud = cloud_client.connect(args.os_cloud, args.os_baremetal_cloud)
+        server, _ = prometheus_client.start_wsgi_server(
+            args.port, args.address, registry)
+    except cloud_state.CloudError as error:
+        _say(error)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, 'strerror', None) or str(error).rstrip('.')
+        _say(f'{args.address} port {args.port} cannot be had: {why}. Choose '
+             'another one with --port or --address, or end the program that '
+             'has it.')
+    else:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            _say(f'answering at port {server.server_port} of {args.address}')
+            _repeat(exporter.refresh, args.interval)
+        except KeyboardInterrupt:
+            return arguments.DONE
+    return arguments.UNKNOWN
+
+
+def _repeat(refresh, pause):
+    """Survey the cloud again and again; print each change of the error."""
+    printed = ''
+    while True:
+        problem = refresh()
+        if problem != printed:
+            printed = problem
+            _say(problem or 'the cloud answers again')
+        time.sleep(max(1, pause))
+
+
+def _say(text):
+    print(f'{PROGRAM}: {text}', file=sys.stderr, flush=True)
 
 
 def parser():
@@ -140,204 +152,77 @@ def parser():
     top = argparse.ArgumentParser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    how = top.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        '--textfile', type=pathlib.Path, metavar='FILE',
-        help='ask once and write the answer to this file, as a whole')
-    how.add_argument(
-        '--port', type=port_number, metavar='N',
+    top.add_argument(
+        '--port', type=int, metavar='N', required=True,
         help='answer Prometheus at this port of --address; 0 takes a free '
         'one')
     top.add_argument(
         '--address', default='127.0.0.1', metavar='ADDRESS',
-        help='with --port: where to listen (default: %(default)s)')
+        help='where to listen (default: %(default)s)')
     top.add_argument(
-        '--interval', type=seconds_of_rest, default=INTERVAL,
-        metavar='SECONDS',
-        help='with --port: rest between the end of a survey and the next one '
+        '--interval', type=arguments.seconds, default=60, metavar='SECONDS',
+        help='rest between the end of a survey and the next one, at least 1 '
         '(default: %(default)s)')
     arguments.add_clouds(top)
     arguments.add_extent(top)
     return top
 
 
-def port_number(text):
-    """Parse a port of the command line."""
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError('a port is a number up to 65535')
-    return port
-
-
-def seconds_of_rest(text):
-    """Parse the value of --interval."""
-    seconds = float(text)
-    if not 1 <= seconds <= 86400:
-        raise argparse.ArgumentTypeError('give 1 to 86400 seconds')
-    return seconds
-
-
-def _write(ask, path):
-    """Write the metrics to a file; return the exit status."""
-    try:
-        exporter = Exporter(ask, _read(path))
-        problem = exporter.refresh()
-        prometheus_client.write_to_textfile(str(path), _registry(exporter))
-    except OSError as error:
-        return _failed(
-            f'{path} cannot be written: {error.strerror}. Name a file in a '
-            'directory that this user may write to.')
-    return _failed(problem) if problem else DONE
-
-
-def _read(path):
-    """Return the metrics of an earlier file, without those of the survey."""
-    if not path.exists():
-        return ()
-    ours = {series.name for series in of_survey(False, 0)}
-    try:
-        return tuple(
-            metric for metric in exposition.text_string_to_metric_families(
-                path.read_text())
-            if metric.name.startswith(PREFIX) and metric.name not in ours)
-    except ValueError:
-        # Not our file, or truncated: it will be overwritten.
-        return ()
-
-
-def _serve(ask, args):
-    """Answer scrapes until a signal arrives; return the exit status."""
-    exporter = Exporter(ask)
-    registry = _registry(exporter)
-    server = http_server.Server(args.address, args.port, {
-        '/metrics': lambda: http_server.HttpPage(
-            200, prometheus_client.CONTENT_TYPE_LATEST,
-            prometheus_client.generate_latest(registry))})
-    try:
-        server.start()
-    except OSError as error:
-        return _failed(
-            f'{args.address} port {args.port} cannot be had: '
-            f'{error.strerror or error}. Choose another one with --port or '
-            '--address, or end who has it.')
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    logged = ''
-    try:
-        _say(f'answering at port {server.port} of {args.address}')
-        while True:
-            problem = exporter.refresh()
-            if problem != logged:
-                logged = problem
-                _say(problem or 'the cloud answers again')
-            time.sleep(args.interval)
-    except KeyboardInterrupt:
-        return DONE
-    finally:
-        server.stop()
-
-
-def _registry(exporter):
-    """Return a registry without metrics of this process."""
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(exporter)
-    return registry
-
-
-def _say(text):
-    print(f'{PROGRAM}: {text}', file=sys.stderr, flush=True)
-
-
-def _failed(text):
-    _say(text)
-    return FAILED
-
-#: Prefix of all names.
-PREFIX = 'nova_ironic_multihost_cloud_'
-
-#: States of a node, as a label.
-STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
-
-#: States of an operation: whether a compute service that is up has it.
-PROGRESS = WAITING, RUNNING = 'waiting', 'running'
-
-
-#: A gauge with its values.
-Series: typing.TypeAlias = core.GaugeMetricFamily
-
-
-def of_cloud(seen: cloud_state.CloudState,
-             found: Sequence[findings.Finding]) -> tuple[Series, ...]:
-    """Return the metrics of a cloud.
-
-    :param found: its findings and notes
-    """
-    return (
-        _one('survey_timestamp_seconds', 'When the cloud was asked with '
-             'success last, in seconds since the epoch.', seen.at),
-        _findings(found),
-        *_computes(seen),
-        _nodes_of_computes(seen, found),
-        _one('nodes', 'Nodes that Ironic shows.', len(seen.nodes)),
-        _one('servers_busy', 'Servers that are in the middle of something.',
-             findings.busy(seen)),
-        _oldest(seen))
-
-
-def of_survey(success: bool, seconds: float) -> tuple[Series, ...]:
-    """Return the metrics of the last attempt to read a cloud.
-
-    :param seconds: its duration, with or without success
-    """
-    return (
+def survey_metrics(
+    success: bool, seconds: float
+) -> list[core.GaugeMetricFamily]:
+    """Return the metrics of the last attempt to read a cloud."""
+    return [
         _one('survey_success', 'Whether the cloud answered when it was asked '
              'last; if not, the other figures are older.', success),
         _one('survey_seconds', 'How long it took to ask the cloud last.',
-             seconds))
+             seconds)]
 
 
-def _findings(found: Sequence[findings.Finding]) -> Series:
+def cloud_metrics(
+    seen: cloud_state.CloudState, found: Sequence[findings.Finding]
+) -> Iterator[core.GaugeMetricFamily]:
+    """Yield the metrics of a cloud.
+
+    :param found: its findings and notes
+    """
+    yield _one('survey_timestamp_seconds', 'When the cloud was asked with '
+               'success last, in seconds since the epoch.', seen.at)
     counts = collections.Counter(finding.kind for finding in found)
-    return _series(
+    yield _series(
         'findings', 'What is not in its place, by the kinds that '
         'nova-ironic-multihost check has.', ('kind',),
         {(kind,): counts[kind] for kind in findings.KINDS})
-
-
-def _computes(seen: cloud_state.CloudState) -> tuple[Series, ...]:
-    def of_services(
-            name: str, text: str,
-            read: Callable[[cloud_state.Service], float | None]) -> Series:
-        return _series(f'compute_{name}', text, ('host',), {
+    for name, text, read in (
+            ('up', 'Whether nova calls the compute service up.',
+             lambda service: service.up),
+            ('fenced', 'Whether the compute service is forced down.',
+             lambda service: service.forced_down),
+            ('enabled', 'Whether the compute service is enabled.',
+             lambda service: not service.disabled),
+            ('silence_seconds', 'Seconds between the last heartbeat of the '
+             'compute service, or that it was fenced, disabled or enabled, '
+             'and the moment of asking.',
+             lambda service: service.seen and seen.at - service.seen)):
+        yield _series(f'compute_{name}', text, ('host',), {
             (service.host,): value for service in seen.services
             if (value := read(service)) is not None})
-
-    return (
-        of_services('up', 'Whether nova calls the compute service up.',
-                    lambda service: service.up),
-        of_services('fenced', 'Whether the compute service is forced down.',
-                    lambda service: service.forced_down),
-        of_services('enabled', 'Whether the compute service is enabled.',
-                    lambda service: not service.disabled),
-        of_services('silence_seconds', 'Seconds between the last heartbeat '
-                    'of the compute service, or that it was fenced, disabled '
-                    'or enabled, and the moment of asking.',
-                    lambda service: None if service.seen is None
-                    else seen.at - service.seen))
+    yield _nodes_of_computes(seen, found)
+    yield _one('nodes', 'Nodes that Ironic shows.', len(seen.nodes))
+    yield _one('servers_busy', 'Servers that are in the middle of something.',
+               findings.busy(seen))
+    yield _oldest(seen)
 
 
-def _nodes_of_computes(seen: cloud_state.CloudState,
-                       found: Sequence[findings.Finding]) -> Series:
+def _nodes_of_computes(
+    seen: cloud_state.CloudState, found: Sequence[findings.Finding]
+) -> core.GaugeMetricFamily:
     leaked = {finding.subject for finding in found
               if finding.kind == findings.LEAKED}
-
-    def state(node: str) -> str:
-        if node in leaked:
-            return LEAKED
-        return USED if node in seen.server_of else FREE
-
     counts = collections.Counter(
-        (record.key, state(record.node)) for record in seen.records
-        if record.node in seen.node_of)
+        (record.key, LEAKED if record.node in leaked
+         else USED if record.node in seen.server_of else FREE)
+        for record in seen.records if record.node in seen.node_of)
     return _series(
         'compute_nodes', 'Nodes that are recorded on the host: free; used by '
         'a server, or about to be; leaked, held for no server.',
@@ -346,7 +231,7 @@ def _nodes_of_computes(seen: cloud_state.CloudState,
          for key, name in seen.names.items() for state in STATES})
 
 
-def _oldest(seen: cloud_state.CloudState) -> Series:
+def _oldest(seen: cloud_state.CloudState) -> core.GaugeMetricFamily:
     waits = {(wait, state): [0.0] for wait in Wait for state in PROGRESS}
     for server in seen.instances:
         service = seen.service_of.get(server.key) if server.key else None
@@ -376,17 +261,14 @@ def _oldest(seen: cloud_state.CloudState) -> Series:
          for (wait, state), seconds in waits.items()})
 
 
-def _one(name: str, text: str, value: float) -> Series:
+def _one(name: str, text: str, value: float) -> core.GaugeMetricFamily:
     return _series(name, text, (), {(): value})
 
 
 def _series(name: str, text: str, labels: tuple[str, ...],
-            values: Mapping[tuple[str, ...], float]) -> Series:
-    series = Series(PREFIX + name, text, labels=labels)
+            values: Mapping[tuple[str, ...], float]
+            ) -> core.GaugeMetricFamily:
+    series = core.GaugeMetricFamily(PREFIX + name, text, labels=labels)
     for one, value in values.items():
         series.add_metric(one, float(value))
     return series
-
-
-if __name__ == '__main__':
-    sys.exit(main())

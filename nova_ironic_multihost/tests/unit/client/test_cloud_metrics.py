@@ -23,7 +23,7 @@ def told(seen, now=views.NOW):
     return {series.name.removeprefix(exporter.PREFIX): {
         tuple(sample.labels.values()): sample.value
         for sample in series.samples}
-        for series in exporter.of_cloud(seen, found)}
+        for series in exporter.cloud_metrics(seen, found)}
 
 
 class CloudTestCase(base.BaseTestCase):
@@ -203,5 +203,5 @@ class SurveyTestCase(base.BaseTestCase):
                 [('nova_ironic_multihost_cloud_survey_success', {},
                   float(success)),
                  ('nova_ironic_multihost_cloud_survey_seconds', {}, 2.5)],
-                [sample[:3] for series in exporter.of_survey(success, 2.5)
+                [sample[:3] for series in exporter.survey_metrics(success, 2.5)
                  for sample in series.samples])

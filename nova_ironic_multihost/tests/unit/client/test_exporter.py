@@ -3,10 +3,8 @@
 import contextlib
 import datetime
 import io
-import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +21,6 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import liveness
-from nova_ironic_multihost.telemetry import http_server
 from nova_ironic_multihost.tests import views
 
 PREFIX = 'nova_ironic_multihost_cloud_'
@@ -70,137 +67,6 @@ class ExporterTestCase(base.BaseTestCase):
         return err.getvalue()
 
 
-class TextfileTestCase(ExporterTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path)
-        self.path = self.directory / 'nova.prom'
-
-    def write(self, *argv):
-        return self.run_main('--textfile', str(self.path), *argv)
-
-    def figures(self):
-        return figures(self.path.read_text())
-
-    def test_healthy(self):
-        self.assertEqual((0, ''), self.write())
-        told = self.figures()
-        self.assertEqual(
-            {1.0}, {told[f'compute_up{{host={host}}}']
-                    for host in views.HOSTS})
-        for name, value in (
-                ('survey_success', 1), ('nodes', 6), ('servers_busy', 0),
-                ('survey_timestamp_seconds', views.NOW),
-                ('compute_nodes{host=compute-1,state=used}', 1)):
-            self.assertEqual(value, told[name])
-        self.assertGreaterEqual(told['survey_seconds'], 0)
-        for kind in findings.KINDS:
-            self.assertEqual(0, told[f'findings{{kind={kind}}}'])
-
-    def test_nothing_but_what_is_about_the_cloud(self):
-        self.write()
-        for name in self.figures():
-            self.assertNotRegex(name, '^(python|process)_')
-        self.assertEqual([self.path], list(self.directory.iterdir()))
-
-    def test_one_down(self):
-        self.read.return_value = views.changed(
-            self.good, 'services', 0, up=False)
-        self.assertEqual(0, self.write()[0])
-        told = self.figures()
-        self.assertEqual(0, told['compute_up{host=compute-1}'])
-        self.assertEqual(
-            1, told[f'findings{{kind={findings.ON_DEAD_HOST}}}'])
-        self.assertEqual(0, told['findings{kind=compute-not-up}'])
-
-    def test_compute_that_must_be_up(self):
-        self.write('--host', 'compute-9')
-        self.assertEqual(1, self.figures()['findings{kind=compute-missing}'])
-
-    def test_notes_are_told_too(self):
-        words = liveness.stop_marker_text(datetime.datetime(1970, 1, 1))
-        self.read.return_value = views.changed(
-            self.good, 'services', 0, stop_marker=words)
-        self.assertEqual(0, self.write()[0])
-        self.assertEqual(1, self.figures()['findings{kind=still-stopping}'])
-
-    def test_allocations_on_demand(self):
-        self.write()
-        self.read.assert_called_once_with(False)
-        self.write('--allocations')
-        self.read.assert_called_with(True)
-
-    def test_whose_credentials(self):
-        self.write('--os-cloud', 'one', '--os-baremetal-cloud', 'two')
-        self.connect.assert_called_with('one', 'two')
-
-    def test_cloud_that_cannot_be_asked_keeps_what_is_known(self):
-        self.write()
-        before = self.figures()
-        self.read.side_effect = cloud_state.CloudError('Do this.')
-        # Not only once.
-        for _ in range(2):
-            self.assertEqual(
-                (2, 'nova-ironic-multihost-exporter: Do this.\n'),
-                self.write())
-            told = self.figures()
-            self.assertEqual(0, told.pop('survey_success'))
-            self.assertIn('survey_seconds', told)
-            for name in told.keys() - {'survey_seconds'}:
-                self.assertEqual(before[name], told[name])
-            self.assertEqual(len(before) - 1, len(told))
-        self.read.side_effect = None
-        self.assertEqual((0, ''), self.write())
-        self.assertEqual(1, self.figures()['survey_success'])
-
-    def test_cloud_that_could_never_be_asked(self):
-        self.read.side_effect = cloud_state.CloudError('Do this.')
-        self.assertEqual(2, self.write()[0])
-        self.assertEqual({'survey_success', 'survey_seconds'},
-                         set(self.figures()))
-
-    def test_file_that_is_not_ours_is_replaced(self):
-        self.read.side_effect = cloud_state.CloudError('Do this.')
-        for text in (b'other_series 1\n', b'no {{ figures', b'\xff\xfe',
-                     b'nova_ironic_multihost_cloud_nodes{'):
-            self.path.write_bytes(text)
-            self.assertEqual(2, self.write()[0])
-            self.assertEqual({'survey_success', 'survey_seconds'},
-                             set(self.figures()))
-
-    def test_file_is_replaced_as_a_whole(self):
-        self.write()
-        before = self.path.stat().st_ino
-        reader = self.path.open()
-        self.addCleanup(reader.close)
-        self.read.return_value = views.without(self.good, 'nodes', 5)
-        self.write()
-        self.assertNotEqual(before, self.path.stat().st_ino)
-        self.assertEqual(6, figures(reader.read())['nodes'])
-        self.assertEqual(5, self.figures()['nodes'])
-
-    def test_file_that_cannot_be_written(self):
-        self.path = self.directory / 'none' / 'nova.prom'
-        status, err = self.write()
-        self.assertEqual(2, status)
-        self.assertIn(f'{self.path} cannot be written: No such file', err)
-        self.assertIn('Name a file', err)
-
-    def test_no_credentials(self):
-        self.connect.side_effect = cloud_state.CloudError('Do this.')
-        self.assertEqual(
-            (2, 'nova-ironic-multihost-exporter: Do this.\n'), self.write())
-        self.assertFalse(self.path.exists())
-
-    def test_interrupted(self):
-        self.read.side_effect = KeyboardInterrupt
-        status, err = self.write()
-        self.assertEqual(2, status)
-        self.assertIn('interrupted', err)
-
-
 class PortTestCase(ExporterTestCase):
 
     def setUp(self):
@@ -208,7 +74,8 @@ class PortTestCase(ExporterTestCase):
         self.signal = self.useFixture(fixtures.MockPatchObject(
             signal, 'signal')).mock
         self.server = self.useFixture(fixtures.MockPatchObject(
-            http_server, 'Server', return_value=mock.Mock(port=4711))).mock
+            prometheus_client, 'start_wsgi_server',
+            return_value=(mock.Mock(server_port=4711), None))).mock
 
     def serve(self, *steps, argv=()):
         """Run the command with --port.
@@ -232,17 +99,14 @@ class PortTestCase(ExporterTestCase):
         return err
 
     def scrape(self):
-        address, port, pages = self.server.call_args.args
+        port, address, registry = self.server.call_args.args
         self.assertEqual(('127.0.0.1', 0), (address, port))
-        page = pages['/metrics']()
-        self.assertEqual((200, prometheus_client.CONTENT_TYPE_LATEST),
-                         (page.status, page.kind))
-        return figures(page.body.decode())
+        return figures(prometheus_client.generate_latest(registry).decode())
 
     def change(self, **how):
         return lambda: self.read.configure_mock(**how)
 
-    def scrapes(self, *changes):
+    def scrapes(self, *changes, argv=()):
         """Scrape at first and after each change: (figures, standard error).
 
         :param changes: keyword arguments for a mock, as dicts
@@ -253,7 +117,54 @@ class PortTestCase(ExporterTestCase):
             # The cloud is asked between two steps.
             steps += [self.change(**how),
                       lambda: scraped.append(self.scrape())]
-        return scraped, self.serve(*steps)
+        return scraped, self.serve(*steps, argv=argv)
+
+    def test_healthy(self):
+        [told], err = self.scrapes()
+        self.assertIn('answering at port 4711 of 127.0.0.1', err)
+        self.assertEqual(
+            {1.0}, {told[f'compute_up{{host={host}}}']
+                    for host in views.HOSTS})
+        for name, value in (
+                ('survey_success', 1), ('nodes', 6), ('servers_busy', 0),
+                ('survey_timestamp_seconds', views.NOW),
+                ('compute_nodes{host=compute-1,state=used}', 1)):
+            self.assertEqual(value, told[name])
+        self.assertGreaterEqual(told['survey_seconds'], 0)
+        for kind in findings.KINDS:
+            self.assertEqual(0, told[f'findings{{kind={kind}}}'])
+        for name in told:
+            self.assertNotRegex(name, '^(python|process)_')
+
+    def test_one_down(self):
+        self.read.return_value = views.changed(
+            self.good, 'services', 0, up=False)
+        [told], _ = self.scrapes()
+        self.assertEqual(0, told['compute_up{host=compute-1}'])
+        self.assertEqual(
+            1, told[f'findings{{kind={findings.ON_DEAD_HOST}}}'])
+        self.assertEqual(0, told['findings{kind=compute-not-up}'])
+
+    def test_compute_that_must_be_up(self):
+        [told], _ = self.scrapes(argv=['--host', 'compute-9'])
+        self.assertEqual(1, told['findings{kind=compute-missing}'])
+
+    def test_notes_are_told_too(self):
+        words = liveness.stop_marker_text(datetime.datetime(1970, 1, 1))
+        self.read.return_value = views.changed(
+            self.good, 'services', 0, stop_marker=words)
+        [told], _ = self.scrapes()
+        self.assertEqual(1, told['findings{kind=still-stopping}'])
+
+    def test_allocations_on_demand(self):
+        self.serve()
+        self.read.assert_called_once_with(False)
+        self.serve(argv=['--allocations'])
+        self.read.assert_called_with(True)
+
+    def test_whose_credentials(self):
+        self.serve(argv=['--os-cloud', 'one', '--os-baremetal-cloud', 'two'])
+        self.connect.assert_called_with('one', 'two')
 
     def test_answers_from_the_last_survey(self):
         def scrape_twice():
@@ -315,8 +226,9 @@ class PortTestCase(ExporterTestCase):
     def test_rests_in_between(self):
         self.serve()
         self.assertEqual(60, self.rest)
-        self.serve(argv=['--interval', '7.5'])
-        self.assertEqual(7.5, self.rest)
+        for given, rest in ('7.5', 7.5), ('0', 1):
+            self.serve(argv=['--interval', given])
+            self.assertEqual(rest, self.rest)
 
     def test_sigterm_is_as_good_as_ctrl_c(self):
         self.serve()
@@ -326,8 +238,8 @@ class PortTestCase(ExporterTestCase):
     def test_port_that_others_have(self):
         for error, why in (
                 (OSError(98, 'Address already in use'), 'Address already in'),
-                (OSError('no thread'), 'no thread')):
-            self.server.return_value.start.side_effect = error
+                (OverflowError('must be 0-65535'), 'must be 0-65535')):
+            self.server.side_effect = error
             status, err = self.run_main('--port', '4711')
             self.assertEqual(2, status)
             self.assertIn(f'port 4711 cannot be had: {why}', err)
@@ -336,7 +248,7 @@ class PortTestCase(ExporterTestCase):
 
     def test_address(self):
         self.serve(argv=['--address', '::1'])
-        self.assertEqual('::1', self.server.call_args.args[0])
+        self.assertEqual('::1', self.server.call_args.args[1])
 
     def test_no_credentials(self):
         self.connect.side_effect = cloud_state.CloudError('Do this.')
@@ -352,20 +264,18 @@ class ProcessTestCase(base.BaseTestCase):
     PROGRAM = """
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import exporter
-from nova_ironic_multihost.telemetry import http_server
 from nova_ironic_multihost.tests import views
 import sys
 from unittest import mock
 cloud_client.connect = mock.Mock()
 cloud_client.connect.return_value.read.return_value = views.consistent()
-http_server._Handler.timeout = float(sys.argv.pop(1))
 sys.exit(exporter.main(sys.argv[1:]))
 """
 
-    def start(self, *argv, patience=10):
+    def start(self, *argv):
         """Start the command; return the process and its first line."""
         process = subprocess.Popen(
-            [sys.executable, '-c', self.PROGRAM, str(patience), *argv],
+            [sys.executable, '-c', self.PROGRAM, *argv],
             stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -391,47 +301,13 @@ sys.exit(exporter.main(sys.argv[1:]))
         self.assertEqual(0, process.wait())
         self.assertEqual('', process.stderr.read())
 
-    def test_readers_that_come_to_no_end(self):
-        """Each says something before it is left: they are too many."""
-        process, line = self.start('--port', '0', patience=600)
-        port = re.search('port ([0-9]+) of 127.0.0.1', line)[1]
-        readers = [socket.create_connection(('127.0.0.1', port), timeout=60)
-                   for _ in range(3 * http_server.READERS)]
-        for reader in readers:
-            self.addCleanup(reader.close)
-            # It may have been sent away.
-            with contextlib.suppress(OSError):
-                reader.sendall(b'G')
-        # All who came before it have been accepted then.
-        self.scrape(port)
-        threads = list(pathlib.Path(f'/proc/{process.pid}/task').iterdir())
-        self.assertLess(len(threads), len(readers))
-        process.terminate()
-        self.assertEqual(0, process.wait())
-        self.assertEqual('', process.stderr.read())
-
-    def test_reader_that_says_nothing_is_left(self):
-        process, line = self.start('--port', '0', patience=0.1)
-        port = re.search('port ([0-9]+) of 127.0.0.1', line)[1]
-        with socket.create_connection(
-                ('127.0.0.1', port), timeout=60) as reader:
-            self.assertEqual(b'', reader.recv(1))
-        process.terminate()
-        self.assertEqual(0, process.wait())
-        self.assertEqual('', process.stderr.read())
-
 
 class CommandLineTestCase(ExporterTestCase):
 
-    def test_one_way_to_tell(self):
-        self.assertIn('required', self.assert_refused())
-        self.assertIn('not allowed with', self.assert_refused(
-            '--port', '1', '--textfile', 'x'))
-
     def test_what_is_no_port_and_no_interval(self):
-        for value in '-1', '65536', 'x':
-            self.assertIn('--port', self.assert_refused('--port', value))
-        for value in '0', '-5', 'nan', 'x', '1e9':
+        self.assertIn('required', self.assert_refused())
+        self.assertIn('--port', self.assert_refused('--port', 'x'))
+        for value in '-5', 'nan', 'x':
             self.assertIn('--interval', self.assert_refused(
                 '--port', '0', '--interval', value))
 
@@ -439,5 +315,5 @@ class CommandLineTestCase(ExporterTestCase):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             self.assertRaises(SystemExit, exporter.main, ['--help'])
         for words in ('--os-baremetal-cloud', 'examples:', 'exit status: 0',
-                      'end in .prom', '--allocations', 'neither a password'):
+                      '--allocations', 'neither a password'):
             self.assertIn(words, out.getvalue())

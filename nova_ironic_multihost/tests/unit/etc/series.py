@@ -26,8 +26,8 @@ OF_COMPUTES = {
 #: What the exporter tells.
 OF_CLOUD = {
     sample.name: set(sample.labels) for series in (
-        *exporter.of_cloud(views.consistent(), []),
-        *exporter.of_survey(True, 0)) for sample in series.samples}
+        *exporter.cloud_metrics(views.consistent(), []),
+        *exporter.survey_metrics(True, 0)) for sample in series.samples}
 
 ALL = OF_COMPUTES | OF_CLOUD
 

@@ -41,8 +41,7 @@ from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
-from nova_ironic_multihost.engine.lifecycle import health_probe
-from nova_ironic_multihost.engine.lifecycle import service_status
+from nova_ironic_multihost.engine import lifecycle
 from nova_ironic_multihost.engine.nodes import changed_nodes
 from nova_ironic_multihost.engine.nodes import due_nodes
 from nova_ironic_multihost.engine.nodes import node_moves
@@ -84,7 +83,7 @@ class DriverService:
         self.recorder = metrics.Metrics()
         self.tracker = nova_tracker.NovaTracker(
             virtapi, self.nodes.note_move, self.nodes.bar)
-        self.shutdown = service_status.Shutdown(
+        self.shutdown = lifecycle.Shutdown(
             nova_facts.ServiceRecord(CONF.host),
             lambda: self.peer_poller.may_close(settings.read()))
         ending = self.shutdown.begun
@@ -114,7 +113,7 @@ class DriverService:
             pull=lambda nodes: self.rebalancer.pull(
                 nodes, settings.partition().label, Work.PEER_POLL),
             note_pulled=self.due_nodes.note_pulled)
-        self.disabled_trait = service_status.DisabledTrait(
+        self.disabled_trait = lifecycle.DisabledTrait(
             self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
             lambda: self.peer_poller.view, self.provider_changes.expect,
             ending)
@@ -165,12 +164,12 @@ class DriverService:
     def _make_lifecycle(self):
         """Make the parts that tell others how this service is."""
         self.attendance = listeners.Attendance()
-        self.health_probe = health_probe.HealthProbe(
+        self.health_probe = lifecycle.HealthProbe(
             CONF.host, self.auditor, self.peer_poller, self.recorder,
             settings.bounds, self.shutdown.begun, self.attendance.goes_on)
         # oslo.service takes it out of the environment when it has started.
-        self.watchdog = health_probe.find_watchdog(os.environ, os.getpid())
-        self.lease_renewer = health_probe.LeaseRenewer(
+        self.watchdog = lifecycle.find_watchdog(os.environ, os.getpid())
+        self.lease_renewer = lifecycle.LeaseRenewer(
             lambda: self.cloud.service(CONF.host), settings.terms,
             lambda: settings.read().heartbeats.period, self.watchdog,
             self.shutdown.begun)

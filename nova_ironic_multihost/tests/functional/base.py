@@ -19,7 +19,7 @@ from sqlalchemy import pool
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.base import periodic
-from nova_ironic_multihost.engine.lifecycle import service_status
+from nova_ironic_multihost.engine import lifecycle
 from nova_ironic_multihost import loader
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import ironic
@@ -81,7 +81,7 @@ class MultiHostTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             fixtures.MockPatchObject(periodic.PeriodicThread, 'start'))
         # What it says when it ends is heard, or never.
         self.useFixture(
-            fixtures.MockPatchObject(service_status, 'ATTEMPTS', 1))
+            fixtures.MockPatchObject(lifecycle, 'ATTEMPTS', 1))
         # oslo.db opens a file for each transaction, which takes as long as
         # all that is done in it.
         self.useFixture(fixtures.MockPatch(

@@ -51,8 +51,8 @@ from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules import ring as hash_ring
 from nova_ironic_multihost.telemetry import status_server
-from nova_ironic_multihost.tests.unit.engine.lifecycle import test_watchdog
 from nova_ironic_multihost.tests.unit.engine import listings
+from nova_ironic_multihost.tests.unit.engine import test_watchdog
 from nova_ironic_multihost.tests.unit.telemetry import test_http_server
 from nova_ironic_multihost.tests.unit.telemetry import test_status_server
 

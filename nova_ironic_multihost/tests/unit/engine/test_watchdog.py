@@ -8,7 +8,7 @@ import socket
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.engine.lifecycle import health_probe
+from nova_ironic_multihost.engine import lifecycle
 
 PID = 4711
 
@@ -25,7 +25,7 @@ def listening(test, address):
 class FindTestCase(base.BaseTestCase):
 
     def find(self, **environment):
-        return health_probe.find_watchdog(environment, PID)
+        return lifecycle.find_watchdog(environment, PID)
 
     def test_nothing_watches(self):
         self.assertIsNone(self.find())
@@ -34,13 +34,13 @@ class FindTestCase(base.BaseTestCase):
 
     def test_systemd_watches(self):
         self.assertEqual(
-            health_probe.Watchdog('/run/notify', 30),
+            lifecycle.Watchdog('/run/notify', 30),
             self.find(NOTIFY_SOCKET='/run/notify', WATCHDOG_USEC='30000000',
                       WATCHDOG_PID=str(PID)))
 
     def test_it_need_not_say_whom(self):
         self.assertEqual(
-            health_probe.Watchdog('@notify', 1.5),
+            lifecycle.Watchdog('@notify', 1.5),
             self.find(NOTIFY_SOCKET='@notify', WATCHDOG_USEC='1500000'))
 
     def test_it_watches_another_process(self):
@@ -61,21 +61,21 @@ class TellTestCase(base.BaseTestCase):
     def test_words_on_a_path(self):
         path = f'{self.useFixture(fixtures.TempDir()).path}/notify'
         line = listening(self, path)
-        health_probe.Watchdog(path, 30).tell(
-            health_probe.SYSTEMD_READY, health_probe.SYSTEMD_ALIVE,
-            health_probe.extend_timeout(30))
+        lifecycle.Watchdog(path, 30).tell(
+            lifecycle.SYSTEMD_READY, lifecycle.SYSTEMD_ALIVE,
+            lifecycle.extend_timeout(30))
         self.assertEqual(b'READY=1\nWATCHDOG=1\nEXTEND_TIMEOUT_USEC=30000000',
                          line.recv(4096))
 
     def test_words_without_a_path(self):
         name = f'ironic-multihost-{os.getpid()}'
         line = listening(self, f'\0{name}')
-        health_probe.Watchdog(f'@{name}', 30).tell(
-            health_probe.SYSTEMD_ALIVE)
+        lifecycle.Watchdog(f'@{name}', 30).tell(
+            lifecycle.SYSTEMD_ALIVE)
         self.assertEqual(b'WATCHDOG=1', line.recv(4096))
 
     def test_nobody_hears(self):
         path = f'{self.useFixture(fixtures.TempDir()).path}/notify'
         self.assertRaises(
-            OSError, health_probe.Watchdog(path, 30).tell,
-            health_probe.SYSTEMD_ALIVE)
+            OSError, lifecycle.Watchdog(path, 30).tell,
+            lifecycle.SYSTEMD_ALIVE)

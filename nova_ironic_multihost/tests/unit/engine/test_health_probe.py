@@ -10,7 +10,7 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.base import metrics
-from nova_ironic_multihost.engine.lifecycle import health_probe
+from nova_ironic_multihost.engine import lifecycle
 from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
@@ -47,7 +47,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.look = peer_poll.PeerPoller(
             self.auditors['a'], cloud.Tracker(), lambda audit, mine: None,
             self.clock, recorder=self.recorder)
-        self.health_probe = health_probe.HealthProbe(
+        self.health_probe = lifecycle.HealthProbe(
             'A', self.auditors['a'], self.look, self.recorder, lambda: BOUNDS,
             lambda: self.ending, lambda: self.listening, self.clock)
 
@@ -334,7 +334,7 @@ class HolderTestCase(base.BaseTestCase):
         self.holder = self.made(self.systemd)
 
     def made(self, watchdog):
-        one = health_probe.LeaseRenewer(
+        one = lifecycle.LeaseRenewer(
             self.ask, lambda: self.terms, lambda: 10, watchdog,
             lambda: self.ending, lambda: self.now)
         for timer in one._timers:
@@ -372,7 +372,7 @@ class HolderTestCase(base.BaseTestCase):
         self.service = TimeoutError('no answer')
         self.now += 121
         self.assertRaises(TimeoutError, self.holder.renew)
-        with self.assertLogs(health_probe.__name__, 'ERROR') as logs:
+        with self.assertLogs(lifecycle.__name__, 'ERROR') as logs:
             self.assertEqual([], self.signs())
             self.assertEqual([], self.signs())
         [line] = logs.output
@@ -386,7 +386,7 @@ class HolderTestCase(base.BaseTestCase):
         for _ in range(13):
             self.now += 10
             self.holder.renew()
-        with self.assertLogs(health_probe.__name__, 'ERROR') as logs:
+        with self.assertLogs(lifecycle.__name__, 'ERROR') as logs:
             self.assertEqual([], self.signs())
         self.assertIn('forced down', logs.output[0])
 
@@ -400,7 +400,7 @@ class HolderTestCase(base.BaseTestCase):
     def test_signs_of_life_again_when_nova_answers_again(self):
         self.holder.renew()
         self.now += 121
-        with self.assertLogs(health_probe.__name__, 'INFO') as logs:
+        with self.assertLogs(lifecycle.__name__, 'INFO') as logs:
             self.assertEqual([], self.signs())
             self.holder.renew()
             self.assertEqual([ALIVE], self.signs())
@@ -440,7 +440,7 @@ class HolderTestCase(base.BaseTestCase):
             return UP
 
         self.systemd.seconds = 0.004
-        one = health_probe.LeaseRenewer(
+        one = lifecycle.LeaseRenewer(
             ask,
             lambda: health.LeaseTiming(60, 60),
             lambda: 0.001,
@@ -478,5 +478,5 @@ class HolderTestCase(base.BaseTestCase):
 
     def test_the_clock_goes_on_while_the_machine_sleeps(self):
         uptime = float(pathlib.Path('/proc/uptime').read_text().split()[0])
-        self.assertGreaterEqual(health_probe.clock(), uptime - 1)
-        self.assertLess(health_probe.clock(), uptime + 3600)
+        self.assertGreaterEqual(lifecycle.clock(), uptime - 1)
+        self.assertLess(lifecycle.clock(), uptime + 3600)

@@ -10,8 +10,7 @@ import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.engine.base import ports
-from nova_ironic_multihost.engine.lifecycle import service_status
-from nova_ironic_multihost.engine.lifecycle import service_status as departures
+from nova_ironic_multihost.engine import lifecycle
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.unit.engine import cloud
@@ -29,7 +28,7 @@ class DepartureTestCase(base.BaseTestCase):
             ports.Registration, instance=True)
         self.may_close = mock.Mock(return_value=True)
         self.pauses = []
-        self.departure = departures.Shutdown(
+        self.departure = lifecycle.Shutdown(
             self.registration, self.may_close, lambda: MOMENT,
             self.pauses.append)
         self.departure.undo()
@@ -67,21 +66,21 @@ class DepartureTestCase(base.BaseTestCase):
     def test_it_is_said_again_until_it_is_heard(self):
         self.registration.say.side_effect = [OSError, OSError, True]
         self.begin()
-        self.assertEqual([departures.PAUSE] * 2, self.pauses)
+        self.assertEqual([lifecycle.PAUSE] * 2, self.pauses)
         self.may_close.assert_called_once_with()
 
     def test_it_is_not_said_for_ever(self):
         self.registration.say.side_effect = OSError
         self.begin()
-        self.assertEqual(departures.ATTEMPTS, self.registration.say.call_count)
+        self.assertEqual(lifecycle.ATTEMPTS, self.registration.say.call_count)
         self.may_close.assert_not_called()
 
     def test_the_end_does_not_wait_for_who_does_not_answer(self):
-        self.useFixture(fixtures.MockPatchObject(departures, 'WAIT', 0.01))
+        self.useFixture(fixtures.MockPatchObject(lifecycle, 'WAIT', 0.01))
         answer = threading.Event()
         self.addCleanup(answer.set)
         self.registration.say.side_effect = lambda words: answer.wait(60)
-        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+        with self.assertLogs(lifecycle.__name__, 'WARNING') as logs:
             self.assertTrue(self.departure.begin())
             self.departure.wait()
         self.assertIn('nova-conductor', logs.output[0])
@@ -89,12 +88,12 @@ class DepartureTestCase(base.BaseTestCase):
 
     def test_who_else_ends_is_not_known(self):
         self.may_close.side_effect = OSError('gone')
-        with self.assertLogs(departures.__name__, 'WARNING'):
+        with self.assertLogs(lifecycle.__name__, 'WARNING'):
             self.begin()
         self.registration.close.assert_not_called()
 
     def test_a_start_that_was_refused_says_nothing(self):
-        self.departure = departures.Shutdown(
+        self.departure = lifecycle.Shutdown(
             self.registration, self.may_close)
         self.departure.wait()
         self.begin()
@@ -104,22 +103,22 @@ class DepartureTestCase(base.BaseTestCase):
     def test_there_is_no_thread(self):
         self.useFixture(fixtures.MockPatch(
             'threading.Thread.start', side_effect=RuntimeError('no thread')))
-        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+        with self.assertLogs(lifecycle.__name__, 'WARNING') as logs:
             self.begin()
         self.assertIn('no thread', logs.output[0])
 
     def test_the_next_start_takes_it_back(self):
-        with self.assertLogs(departures.__name__, 'INFO') as logs:
+        with self.assertLogs(lifecycle.__name__, 'INFO') as logs:
             self.departure.undo()
         self.assertIn('enabled again', logs.output[0])
         self.registration.take_back.return_value = False
         self.useFixture(fixtures.MockPatchObject(
-            departures.LOG, 'info', self.fail))
+            lifecycle.LOG, 'info', self.fail))
         self.departure.undo()
 
     def test_a_start_goes_on_if_it_cannot_be_taken_back(self):
         self.registration.take_back.side_effect = OSError('gone')
-        with self.assertLogs(departures.__name__, 'WARNING') as logs:
+        with self.assertLogs(lifecycle.__name__, 'WARNING') as logs:
             self.departure.undo()
         self.assertIn('gone', logs.output[0])
 
@@ -160,7 +159,7 @@ class DepartureTestCase(base.BaseTestCase):
 
         self.registration.take_back.side_effect = take_back
         self.useFixture(fixtures.MockPatchObject(
-            departures.LOG, 'warning', self.fail))
+            lifecycle.LOG, 'warning', self.fail))
         self.assertRaises(End, self.departure.undo)
         self.registration.say.assert_called_once_with(WORDS)
 
@@ -211,7 +210,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         self.placement = Placement()
         self.wrote = []
         self.ending = False
-        self.status = service_status.DisabledTrait(
+        self.status = lifecycle.DisabledTrait(
             self.auditor, self.schedule, self.placement,
             lambda: self.auditor.last.view,
             lambda *what: self.wrote.append(what), lambda: self.ending)
@@ -266,7 +265,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_enabled_while_nodes_are_marked(self):
         self.useFixture(
-            fixtures.MockPatchObject(service_status, 'TOGETHER', 2))
+            fixtures.MockPatchObject(lifecycle, 'TOGETHER', 2))
 
         def enable():
             self.cloud.set('a')
@@ -289,7 +288,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
 
     def test_free_nodes_come_first(self):
         self.useFixture(
-            fixtures.MockPatchObject(service_status, 'TOGETHER', 2))
+            fixtures.MockPatchObject(lifecycle, 'TOGETHER', 2))
         used = self.mine[0]
         self.cloud.ironic[used] = 'i1'
         self.cloud.placed['i1'] = InstanceState('a', node=used)
@@ -367,7 +366,7 @@ class StatusTestCase(test_due_nodes.ScheduledTestCase):
         for view, audit in ((None, self.auditor.last),
                             (self.auditor.last.view, None)):
             auditor = mock.Mock(last=audit)
-            service_status.DisabledTrait(
+            lifecycle.DisabledTrait(
                 auditor,
                 self.schedule,
                 self.placement,

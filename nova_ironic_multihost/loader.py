@@ -8,11 +8,15 @@ write into the package ``nova.virt``. So a finder, the last one on
 ``sys.meta_path``, answers for ``nova.virt.ironic_multihost`` and for no other
 name.
 
-:mod:`nova_ironic_multihost.vif` registers the finder in a stock nova-compute,
-:mod:`nova_ironic_multihost.compute` where that is not possible. This module
-uses the standard library only, as nova chooses its threading mode later.
+:mod:`nova_ironic_multihost.vif` registers the finder in a stock nova-compute.
+``nova-compute-ironic-multihost`` (:func:`main`) is for a frozen or repackaged
+nova-compute that finds no os-vif plug-ins. ``python -m
+nova_ironic_multihost.loader`` needs no script, but health checks that look for
+nova-compute do not find it. The import of this module needs the standard
+library only, as nova chooses its threading mode later.
 """
 
+import importlib
 import importlib.abc
 import importlib.util
 import pathlib
@@ -41,3 +45,27 @@ def register(meta_path=None):
     finders = sys.meta_path if meta_path is None else meta_path
     if not any(isinstance(finder, DriverFinder) for finder in finders):
         finders.append(DriverFinder())
+
+
+def main():
+    """Run nova-compute, with its own arguments, until the service ends."""
+    register()
+    # oslo.config names the default configuration files and the log after it.
+    sys.argv[0] = 'nova-compute'
+    # Not earlier: nova patches its threading at this import.
+    try:
+        from nova.cmd import compute
+    except ModuleNotFoundError as error:
+        if error.name != 'nova':
+            raise
+        sys.exit(
+            'nova-compute-ironic-multihost needs nova, which '
+            f'{sys.executable} does not have: pip install '
+            "'nova-ironic-multihost[nova]' in the environment of "
+            'nova-compute.')
+    compute.main()
+
+
+if __name__ == '__main__':
+    # Not this copy of the module: vif would register a second finder.
+    importlib.import_module('nova_ironic_multihost.loader').main()

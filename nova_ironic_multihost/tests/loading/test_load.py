@@ -62,7 +62,7 @@ class Threadings:
     def test_fallback_command(self):
         self.assert_ours(
             self.installation.run_nova_compute(
-                module='nova_ironic_multihost.compute'),
+                module='nova_ironic_multihost.loader'),
             eventlet=NOVA < 34)
 
     def test_the_command_that_checks_it_says_so(self):
@@ -86,7 +86,7 @@ class Threadings:
         def test_fallback_command_other_threading(self):
             self.assert_ours(
                 self.installation.run_nova_compute(
-                    module='nova_ironic_multihost.compute', **OTHER_MODE),
+                    module='nova_ironic_multihost.loader', **OTHER_MODE),
                 eventlet=NOVA >= 34)
 
 

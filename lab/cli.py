@@ -208,12 +208,22 @@ def _up(args, settings):
             'seconds': {label: round(seconds, 1)
                         for label, seconds in report.steps}}))
         return 0
-    total = f' after {report.elapsed():.0f} s' if fresh else ' already'
-    computes = f'{"no" if args.cold else len(shape["computes"])} computes'
-    print(f'The lab is up{total}: {computes}, '
-          f'{shape["nodes"]} nodes, driver {shape["driver"]}.\n'
-          f'For the openstack client: . {settings.openrc}')
+    when = f'after {report.elapsed():.0f} s' if fresh else 'already'
+    print(_up_text(when, shape, args.cold, settings.openrc))
     return 0
+
+
+def _up_text(when, shape, cold, openrc):
+    """Return what is up, and the commands to type next.
+
+    :param when: "already", or after how long
+    :param openrc: path of the file with the credentials
+    """
+    computes = f'{"no" if cold else len(shape["computes"])} computes'
+    return (f'The lab is up {when}: {computes}, {shape["nodes"]} nodes, '
+            f'driver {shape["driver"]}. Next:\n'
+            f'  . {openrc}\n'
+            '  nova-ironic-multihost list')
 
 
 def _add_down(commands):

@@ -50,6 +50,14 @@ class CommandLineTestCase(base.BaseTestCase):
         for _ in range(2):
             self.assertEqual(0, self.run_lab('down')[0])
 
+    def test_up_names_the_commands_to_type_next(self):
+        shape = {'computes': ['compute-1', 'compute-2'], 'nodes': 30,
+                 'driver': 'ours'}
+        self.assertEqual(
+            'The lab is up after 9 s: 2 computes, 30 nodes, driver ours. '
+            'Next:\n  . /lab/openrc\n  nova-ironic-multihost list',
+            cli._up_text('after 9 s', shape, False, '/lab/openrc'))
+
     def test_bad_port_is_one_sentence(self):
         status, _, err = self.run_lab('--base-port', '80', 'down')
         self.assertEqual(1, status)

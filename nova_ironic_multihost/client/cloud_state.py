@@ -11,6 +11,7 @@ unknown.
 """
 
 import collections
+from collections.abc import Set
 import dataclasses
 import enum
 import functools
@@ -266,6 +267,13 @@ class CloudState:
         return servers
 
     @functools.cached_property
+    def server_on(self) -> dict[str, CloudServer]:
+        """Node uuid -> the server that Ironic holds it for, if nova has it."""
+        return {node.uuid: server for node in self.nodes if (
+            server := self.instance_of.get(node.instance_uuid or ''))
+            and not server.deleted}
+
+    @functools.cached_property
     def names(self) -> dict[HostKey, str]:
         """Host -> its name, of all compute services and owners, sorted.
 
@@ -275,10 +283,22 @@ class CloudState:
         names.update((s.key, s.host) for s in self.services)
         return dict(sorted(names.items()))
 
+    def with_down(self, hosts: Set[HostKey]) -> 'CloudState':
+        """Return this state with hosts that count as down."""
+        return dataclasses.replace(self, services=tuple(
+            dataclasses.replace(service, up=False)
+            if service.key in hosts else service
+            for service in self.services))
+
     def owned_by(self, host: str) -> list[str]:
         """Return the uuids of the nodes that a host owns, sorted."""
         key = host_key(host)
         return sorted(n for n, owner in self.owner_of.items() if owner == key)
+
+    def servers_of(self, host: str) -> list[CloudServer]:
+        """Return the servers of a host that are not deleted."""
+        return [server for server in self.instances
+                if server.key == host_key(host) and not server.deleted]
 
     def free_of(self, host: str) -> list[str]:
         """Return the uuids of the host's nodes without server, sorted."""

@@ -10,10 +10,12 @@ the others take its free nodes (:mod:`.rules.ownership`, rule 9).
 
 import collections
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import enum
+import itertools
 import typing
 
 from nova_ironic_multihost.client import arguments
@@ -63,84 +65,74 @@ _NOT_FREE = frozenset({Obstacle.SERVING, Obstacle.STRAY, Obstacle.HIDDEN})
 
 # The host that takes a server or a node, or why no host does.
 _Target: typing.TypeAlias = HostKey | Obstacle
-_Names: typing.TypeAlias = Mapping[Obstacle, tuple[str, ...]]
+# Host, as nova spells it, or obstacle -> names of servers, uuids of nodes.
+_Names: typing.TypeAlias = Mapping[str | Obstacle, tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
 class HostForecast:
     """Which hosts take the servers and free nodes of a compute service.
 
-    :ivar servers: host, as nova spells it -> number of servers it takes over
-    :ivar nodes: host, as nova spells it -> number of free nodes it takes
-    :ivar stuck_servers: obstacle -> names of servers that stay
-    :ivar stuck_nodes: obstacle -> uuids of free nodes that stay
-    :ivar kept_nodes: the same of nodes that are not free, of a drained one
+    :ivar kept: nodes that are not free, of a drained compute service
     """
 
-    servers: Mapping[str, int]
-    nodes: Mapping[str, int]
-    stuck_servers: _Names
-    stuck_nodes: _Names
-    kept_nodes: _Names
-
-    @property
-    def server_count(self) -> int:
-        """The number of servers, moving or not."""
-        return sum(self.servers.values()) + _count(self.stuck_servers)
-
-    @property
-    def node_count(self) -> int:
-        """The number of free nodes, moving or not."""
-        return sum(self.nodes.values()) + _count(self.stuck_nodes)
+    servers: _Names
+    nodes: _Names
+    kept: _Names
 
     @property
     def stuck(self) -> int:
         """The number of servers and free nodes that stay."""
-        return _count(self.stuck_servers) + _count(self.stuck_nodes)
+        return sum(len(names) for target, names in self._targets()
+                   if isinstance(target, Obstacle))
 
     @property
     def empty(self) -> bool:
         """Whether the compute service has no servers and free nodes."""
-        return not (self.server_count or self.node_count)
+        return not (self.servers or self.nodes)
 
     @property
     def moves(self) -> bool:
         """Whether some of the servers and free nodes may still move."""
-        return bool(self.servers or self.nodes
-                    or Obstacle.MIGRATING in self.stuck_servers)
-
-    @property
-    def stuck_names(self) -> tuple[_Names, _Names]:
-        """The servers and free nodes that stay."""
-        return self.stuck_servers, self.stuck_nodes
+        return any(target is Obstacle.MIGRATING or isinstance(target, str)
+                   for target, _ in self._targets())
 
     @property
     def free(self) -> str:
         """The number of free nodes, in words."""
-        return _nodes(self.node_count)
+        return _count(self.nodes, 'free node')
 
     @property
     def all(self) -> str:
         """The numbers of servers and free nodes, in words."""
-        return f'{_servers(self.server_count)} and {self.free}'
+        return f'{_count(self.servers, "server")} and {self.free}'
+
+    def _targets(self) -> Iterator[tuple[str | Obstacle, tuple[str, ...]]]:
+        return itertools.chain(self.servers.items(), self.nodes.items())
 
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each host that takes something."""
-        for host in sorted({*self.servers, *self.nodes}):
-            taken = [words(counts[host]) for words, counts in (
-                (_servers, self.servers), (_nodes, self.nodes))
-                if host in counts]
+        for host in sorted({target for target, _ in self._targets()
+                            if isinstance(target, str)}):
+            taken = [arguments.counted(len(names[host]), noun)
+                     for names, noun in ((self.servers, 'server'),
+                                         (self.nodes, 'free node'))
+                     if host in names]
             yield f'{host} takes {" and ".join(taken)}'
 
     def obstacles(self) -> Iterator[str]:
         """Yield a sentence for each obstacle."""
-        for stuck, noun in ((self.stuck_servers, 'server'),
-                            (self.stuck_nodes, 'free node'),
-                            (self.kept_nodes, 'node')):
-            for obstacle, names in stuck.items():
+        for targets, noun in ((self.servers, 'server'),
+                              (self.nodes, 'free node'), (self.kept, 'node')):
+            for obstacle in filter(targets.get, Obstacle):
+                names = targets[obstacle]
                 stay = 'stays' if len(names) == 1 else 'stay'
                 yield (f'{arguments.counted(len(names), noun)} '
                        f'({arguments.some(names)}) {stay} {obstacle.value}')
+
+
+def _count(targets: _Names, noun: str) -> str:
+    return arguments.counted(sum(map(len, targets.values())), noun)
 
 
 def of_host(seen: cloud_state.CloudState, host: str,
@@ -155,140 +147,66 @@ def of_host(seen: cloud_state.CloudState, host: str,
     :param migrating: uuids of servers with a migration in progress
     :param drained: it keeps its servers
     """
-    targets = Successors(seen, host, settings, migrating)
-    servers = [(server.name or server.uuid, targets.of_instance(server))
-               for server in seen.instances
-               if server.key == targets.host and not server.deleted]
-    nodes = [(node, targets.of_drained(node) if drained
-              else targets.of_owned(node)) for node in seen.owned_by(host)
-             if drained or not targets.serves(node)]
-    if drained:
-        servers = []
-    stuck = _stuck(nodes)
-    kept = _NOT_FREE if drained else frozenset()
-    return HostForecast(
-        _taken(seen, servers), _taken(seen, nodes), _stuck(servers),
-        {one: stuck[one] for one in stuck if one not in kept},
-        {one: stuck[one] for one in stuck if one in kept})
+    key = host_key(host)
+    report = ownership_report.OwnershipReport(
+        seen.with_down({key}), settings)
+    node_of = {server.uuid: node for node, server in seen.server_on.items()}
 
+    def taker(node: str, used: bool = False) -> _Target:
+        return report.taker(node, key, used) or (
+            Obstacle.NO_TARGET if report.is_served(node)
+            else Obstacle.NO_PARTITION)
 
-def _taken(seen: cloud_state.CloudState,
-           targets: list[tuple[str, _Target]]) -> dict[str, int]:
-    counts = collections.Counter(
-        seen.service_of[target].host for _, target in targets
-        if not isinstance(target, Obstacle))
-    return dict(sorted(counts.items()))
-
-
-def _stuck(targets: list[tuple[str, _Target]]) -> _Names:
-    return {obstacle: names for obstacle in Obstacle if (names := tuple(
-        sorted(name for name, target in targets if target is obstacle)))}
-
-
-def _count(stuck: _Names) -> int:
-    return sum(map(len, stuck.values()))
-
-
-def _servers(number: int) -> str:
-    return arguments.counted(number, 'server')
-
-
-def _nodes(number: int) -> str:
-    return arguments.counted(number, 'free node')
-
-
-class Successors:
-    """The hosts that share the nodes when one compute service is down.
-
-    :param seen: with its zones
-    :param host: counts as down, even if it is up
-    :param settings: of nova.conf on the other hosts
-    :param migrating: uuids of servers with a migration in progress
-    """
-
-    def __init__(self, seen: cloud_state.CloudState, host: str,
-                 settings: ownership_report.SharedSettings,
-                 migrating: Collection[str] = ()) -> None:
-        self.host = host_key(host)
-        self._seen = seen
-        self._migrating = frozenset(migrating)
-        servers = {s.uuid: s for s in seen.instances if not s.deleted}
-        self._server_on = {n.uuid: servers[n.instance_uuid]
-                           for n in seen.nodes if n.instance_uuid in servers}
-        self._node_held_for = {server.uuid: node for node, server
-                               in self._server_on.items()}
-        report = ownership_report.OwnershipReport(
-            dataclasses.replace(seen, services=tuple(
-                dataclasses.replace(service, up=False)
-                if service.key == self.host else service
-                for service in seen.services)), settings)
-        self._report = report
-        self._zones = report.zones
-
-    def served(self, node: str) -> bool:
-        """Return whether others serve the partition of a node."""
-        part = self._partition(node)
-        return part.whole or bool(self._report.preferences(part).members)
-
-    def of_node(self, node: str) -> HostKey | None:
-        """Return the next owner of a free node, None if there is none."""
-        return self._report.preferences(self._partition(node)).host_for(
-            node, self._zones.get(self.host))
-
-    def of_server(self, node: str) -> HostKey | None:
-        """Return the next host of the server on a node, or None."""
-        preferences = self._report.preferences(self._partition(node))
-        zone = self._zones.get(self.host)
-        owner = self._seen.owner_of.get(node)
-        if owner is not None and preferences.may_keep(owner, zone):
-            return owner
-        return preferences.takeover_target(node, zone)
-
-    def serves(self, node: str) -> bool:
-        """Return whether Ironic holds a node for a server of this host."""
-        server = self._server_on.get(node)
-        return server is not None and server.key == self.host
-
-    def of_owned(self, node: str) -> _Target:
-        """Return the target of a node without a server of this host."""
-        if node not in self._seen.node_of:
+    def of_node(node: str) -> _Target:
+        server = seen.server_on.get(node)
+        if node not in seen.node_of:
             return Obstacle.HIDDEN
-        server = self._server_on.get(node)
-        if server is not None and server.key in self._seen.up_hosts:
+        if server is not None and server.key in seen.up_hosts:
             # The record follows the server.
             return server.key
-        return self.of_node(node) or self._obstacle(node)
+        return taker(node)
 
-    def of_instance(self, server: cloud_state.CloudServer) -> _Target:
-        """Return the target of a server of this host."""
-        if server.uuid in self._migrating:
+    def of_server(server: cloud_state.CloudServer) -> _Target:
+        if server.uuid in migrating:
             return Obstacle.MIGRATING
-        node = self._node_held_for.get(server.uuid)
+        node = node_of.get(server.uuid)
         if node is None:
             if server.node and takeover.needs_no_machine(
                     server.vm_state, server.task_state):
                 # The new owner of the node takes over the server.
-                return self.of_owned(server.node)
+                return of_node(server.node)
             return Obstacle.NO_MACHINE
         if server.node not in (None, node):
             return Obstacle.OTHER_MACHINE
-        return self.of_server(node) or self._obstacle(node)
+        return taker(node, used=True)
 
-    def of_drained(self, node: str) -> _Target:
-        """Return the target of a node of this host if it is drained."""
-        server = self._seen.server_of.get(node)
+    def of_drained(node: str) -> _Target:
+        server = seen.server_of.get(node)
         if server is None:
-            return self.of_owned(node)
-        instance = self._seen.instance_of.get(server)
+            return of_node(node)
+        instance = seen.instance_of.get(server)
         return (Obstacle.STRAY if instance is None or instance.deleted
                 else Obstacle.SERVING)
 
-    def _obstacle(self, node: str) -> Obstacle:
-        return (Obstacle.NO_TARGET if self.served(node)
-                else Obstacle.NO_PARTITION)
+    owned = seen.owned_by(host)
+    if drained:
+        nodes = [(node, of_drained(node)) for node in owned]
+        return HostForecast({}, *(
+            _names(seen, (one for one in nodes
+                          if (one[1] in _NOT_FREE) is kept))
+            for kept in (False, True)))
+    return HostForecast(
+        _names(seen, ((server.name or server.uuid, of_server(server))
+                      for server in seen.servers_of(host))),
+        _names(seen, ((node, of_node(node)) for node in owned
+                      if node not in seen.server_on
+                      or seen.server_on[node].key != key)), {})
 
-    def _partition(self, node: str) -> ownership_report.NodeShare:
-        found = self._report.partitions
-        its = self._seen.node_of.get(node)
-        part = found.of_node(its) if its else found.of_host(self.host)
-        return part or ownership_report.NodeShare(frozenset(), frozenset())
+
+def _names(seen: cloud_state.CloudState,
+           targets: Iterable[tuple[str, _Target]]) -> _Names:
+    found = collections.defaultdict[str | Obstacle, list[str]](list)
+    for name, target in targets:
+        found[target if isinstance(target, Obstacle)
+              else seen.names[target]].append(name)
+    return {target: tuple(sorted(names)) for target, names in found.items()}

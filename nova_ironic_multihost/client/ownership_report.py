@@ -18,7 +18,6 @@ like one until the node has moved or its server is deleted.
 import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import functools
 import typing
@@ -275,29 +274,20 @@ class OwnershipReport:
     """Decides about nodes as each compute service would.
 
     :param seen: with its zones.
-    :param gone: hosts that count as down when partitions are derived.
+    :param partitions: None for those of ``seen``.
     :ivar zones: host -> explicit availability zone.
     """
 
     def __init__(self, seen: cloud_state.CloudState,
                  settings: SharedSettings,
-                 gone: Set[HostKey] = frozenset()) -> None:
+                 partitions: NodeShares | None = None) -> None:
         self.seen = seen
         self.settings = settings
-        self.partitions = NodeShares.of(dataclasses.replace(
-            seen, services=tuple(
-                dataclasses.replace(service, up=False)
-                if service.key in gone else service
-                for service in seen.services)))
+        self.partitions = partitions or NodeShares.of(seen)
         self.zones = dict(seen.zones or ())
         self._services = _services(seen)
         self._over = _over(seen, settings)
         self._preferences: dict[NodeShare, ring.Preferences] = {}
-        self._nodes: dict[NodeShare, list[cloud_state.Node]] = {}
-        for node in seen.nodes:
-            part = self.partitions.of_node(node)
-            if part is not None:
-                self._nodes.setdefault(part, []).append(node)
         self._owned = _by_host(
             (record.key, record.node) for record in seen.records)
         self._instances = _by_host(
@@ -322,11 +312,6 @@ class OwnershipReport:
         return {host: self.zones.get(host) for host in view.services
                 if view.member(host)}
 
-    def is_member(self, host: HostKey) -> bool:
-        """Return whether a host is a member of a ring."""
-        part = self.partitions.of_host(host)
-        return part is not None and host in self.preferences(part).members
-
     def preferences(self, part: NodeShare) -> ring.Preferences:
         """Return the ring's preferences for a partition."""
         if part not in self._preferences:
@@ -335,18 +320,33 @@ class OwnershipReport:
                 self.settings.cross_zones)
         return self._preferences[part]
 
-    def nodes(self, part: NodeShare) -> list[cloud_state.Node]:
-        """Return the nodes of a partition."""
-        return self._nodes.get(part, [])
+    def is_served(self, node: str) -> bool:
+        """Return whether the partition of a node has a member."""
+        part = self.partitions.of_node(self.seen.node_of[node])
+        return part is not None and (
+            part.whole or bool(self.preferences(part).members))
+
+    def taker(self, node: str, host: HostKey | None, used: bool = False
+              ) -> HostKey | None:
+        """Return the member that a node of a host goes to, None for none.
+
+        :param used: it has a server of this host.
+        """
+        part = self.partitions.of_node(self.seen.node_of[node])
+        if part is None:
+            return None
+        preferences = self.preferences(part)
+        zone = self.zones.get(host) if host is not None else None
+        if not used:
+            return preferences.host_for(node, zone)
+        owner = self.seen.owner_of.get(node)
+        if owner is not None and preferences.may_keep(owner, zone):
+            return owner
+        return preferences.takeover_target(node, zone)
 
     def preferred(self, node: cloud_state.Node) -> HostKey | None:
         """Return the host that the ring prefers, given the present owner."""
-        part = self.partitions.of_node(node)
-        if part is None:
-            return None
-        owner = self.seen.owner_of.get(node.uuid)
-        zone = self.zones.get(owner) if owner is not None else None
-        return self.preferences(part).host_for(node.uuid, zone)
+        return self.taker(node.uuid, self.seen.owner_of.get(node.uuid))
 
     def verdict(self, node: cloud_state.Node) -> NodeReport:
         """Return the report on one node."""

@@ -217,7 +217,7 @@ class ActingCommand(CloudCommand, command.Command):
                 self.say(f'after {after:.0f} s: {words(found)} left')
             if before is None:
                 self.explain(found)
-            elif found.stuck_names != before.stuck_names:
+            elif [*found.obstacles()] != [*before.obstacles()]:
                 self.say(*(f'  {line}' for line in found.obstacles()))
             if found.empty:
                 return True

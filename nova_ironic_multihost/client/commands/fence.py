@@ -119,7 +119,7 @@ else.
                                  cloud.migrations(host=host).values())
         self.say(f'{host} has {found.all}')
         self.explain(found)
-        if found.servers:
+        if any(isinstance(target, str) for target in found.servers):
             self.say('  if [ironic_multihost]instance_takeover is not '
                      '"never", which does not show from here')
         if refused:

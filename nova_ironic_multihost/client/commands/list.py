@@ -205,13 +205,14 @@ def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
 def _average_free(report: ownership_report.OwnershipReport
                   ) -> dict[HostKey, float]:
     """Return member -> average number of free nodes of its ring's members."""
-    found: dict[HostKey, float] = {}
-    for part in report.partitions.found:
-        members = report.preferences(part).members
-        free = sum(report.seen.usage(node) is cloud_state.Usage.FREE
-                   for node in report.nodes(part))
-        found.update((host, free / len(members)) for host in members)
-    return found
+    seen = report.seen
+    free = collections.Counter(
+        report.partitions.of_node(node) for node in seen.nodes
+        if seen.usage(node) is cloud_state.Usage.FREE)
+    return {host: free[part] / len(members)
+            for part in report.partitions.found
+            for members in [report.preferences(part).members]
+            for host in members}
 
 
 def _taking(seen: cloud_state.CloudState, host: HostKey) -> int:

@@ -30,19 +30,37 @@ class OpenTestCase(base.BaseTestCase):
             s.host for s in forecast.open_for_builds(services)])
 
 
+def report(seen, points=8, cross_zones=False):
+    """The report if compute-2 is down."""
+    return ownership_report.OwnershipReport(
+        seen.with_down({'compute-2'}),
+        ownership_report.SharedSettings(points, cross_zones))
+
+
+def takes(targets):
+    """Host -> the number that it takes."""
+    return {host: len(names) for host, names in targets.items()
+            if isinstance(host, str)}
+
+
+def stays(targets):
+    """Obstacle -> names."""
+    return {obstacle: names for obstacle, names in targets.items()
+            if isinstance(obstacle, forecast.Obstacle)}
+
+
 class HeirsTestCase(base.BaseTestCase):
     """Of compute-2."""
 
     def setUp(self):
         super().setUp()
         self.seen = views.consistent()
+        self.seen = dataclasses.replace(self.seen, nodes=self.seen.nodes + (
+            *map(cloud_state.Node, NODES),))
 
-    def heirs(self, points=8, cross_zones=False):
-        return forecast.Successors(
-            self.seen,
-            'Compute-2',
-            ownership_report.SharedSettings(points, cross_zones),
-        )
+    def taker(self, node, used=False, points=8, cross_zones=False):
+        return report(self.seen, points, cross_zones).taker(
+            node, 'compute-2', used)
 
     def zones(self, *zones):
         self.seen = dataclasses.replace(self.seen, zones=tuple(
@@ -50,30 +68,30 @@ class HeirsTestCase(base.BaseTestCase):
             if zone))
 
     def of_nodes(self, **settings):
-        return {self.heirs(**settings).of_node(node) for node in NODES}
+        return {self.taker(node, **settings) for node in NODES}
 
     def of_servers(self, **settings):
-        return {self.heirs(**settings).of_server(node) for node in NODES}
+        return self.of_nodes(used=True, **settings)
 
     def test_whom_the_ring_prefers_without_it(self):
         expected = ring.Ring(('compute-1', 'compute-3'), 8)
         for node in NODES:
             self.assertEqual(expected.host_for(node),
-                             self.heirs().of_node(node))
+                             self.taker(node))
             self.assertEqual(expected.host_for(node),
-                             self.heirs().of_server(node))
+                             self.taker(node, used=True))
 
     def test_a_ring_of_other_size(self):
         self.assertNotEqual(
-            [self.heirs().of_node(node) for node in NODES],
-            [self.heirs(points=64).of_node(node) for node in NODES])
+            [self.taker(node) for node in NODES],
+            [self.taker(node, points=64) for node in NODES])
 
     def test_it_may_be_down_already(self):
-        before = [self.heirs().of_node(node) for node in NODES]
+        before = [self.taker(node) for node in NODES]
         self.seen = views.changed(self.seen, 'services', 1, up=False,
                                   forced_down=True, disabled=True)
         self.assertEqual(before,
-                         [self.heirs().of_node(node) for node in NODES])
+                         [self.taker(node) for node in NODES])
 
     def test_nobody(self):
         for index in 0, 2:
@@ -98,12 +116,12 @@ class HeirsTestCase(base.BaseTestCase):
     def test_shards(self):
         for index, shard in enumerate(('a', 'b', 'b') * 2):
             self.seen = views.changed(self.seen, 'nodes', index, shard=shard)
-        self.assertEqual('compute-3', self.heirs().of_node('node-4'))
-        self.assertTrue(self.heirs().served('node-4'))
+        self.assertEqual('compute-3', self.taker('node-4'))
+        self.assertTrue(report(self.seen).is_served('node-4'))
         self.seen = views.changed(self.seen, 'nodes', 4, shard='c')
-        self.assertFalse(self.heirs().served('node-4'))
-        self.assertIsNone(self.heirs().of_node('node-4'))
-        self.assertIsNone(self.heirs().of_server('node-4'))
+        self.assertFalse(report(self.seen).is_served('node-4'))
+        self.assertIsNone(self.taker('node-4'))
+        self.assertIsNone(self.taker('node-4', used=True))
 
     def test_one_without_nodes(self):
         for index in 1, 4:
@@ -117,8 +135,8 @@ class HeirsTestCase(base.BaseTestCase):
         for index in 1, 4:
             self.seen = views.changed(self.seen, 'records', index,
                                       host='compute-3')
-        self.assertEqual('compute-3', self.heirs().of_server('node-1'))
-        self.assertEqual('compute-3', self.heirs().of_node('node-1'))
+        self.assertEqual('compute-3', self.taker('node-1', used=True))
+        self.assertEqual('compute-3', self.taker('node-1'))
 
 
 class FencedTestCase(base.BaseTestCase):
@@ -131,7 +149,9 @@ class FencedTestCase(base.BaseTestCase):
             provision_state='active')
         self.add('server-1', 'node-1')
         self.seen = views.changed(self.seen, 'services', 1, **FENCED)
-        self.heirs = forecast.Successors(self.seen, 'compute-2', SETTINGS)
+
+    def taker(self, node, used=False):
+        return report(self.seen, 1024).taker(node, 'compute-2', used)
 
     def add(self, uuid, node, **more):
         self.seen = views.with_more(
@@ -150,21 +170,23 @@ class FencedTestCase(base.BaseTestCase):
         return forecast.of_host(self.seen, 'Compute-2', settings,
                                 frozenset(migrating))
 
+    def taken(self):
+        return takes(self.plan().servers), takes(self.plan().nodes)
+
     def told(self, *migrating):
         found = self.plan(*migrating)
         return [*found.sentences(), *found.obstacles()]
 
     def stuck(self, found, obstacle, *names):
-        self.assertEqual({obstacle: names}, found.stuck_servers)
-        self.assertEqual({}, found.servers)
+        self.assertEqual({obstacle: names}, found.servers)
 
     def test_all_is_taken_by_whom_the_ring_prefers(self):
         found = self.plan()
-        self.assertEqual({self.heirs.of_server('node-1'): 1}, found.servers)
-        self.assertEqual({self.heirs.of_node('node-4'): 1},
-                         found.nodes)
-        self.assertEqual((1, 1, 0), (
-            found.server_count, found.node_count, found.stuck))
+        self.assertEqual({self.taker('node-1', used=True): 1},
+                         takes(found.servers))
+        self.assertEqual({self.taker('node-4'): 1},
+                         takes(found.nodes))
+        self.assertEqual(0, found.stuck)
         self.assertTrue(found.moves)
         self.assertFalse(found.empty)
         self.assertEqual('1 server and 1 free node', found.all)
@@ -199,36 +221,35 @@ class FencedTestCase(base.BaseTestCase):
 
     def test_a_machine_whose_server_is_deleted_goes_like_a_free_node(self):
         self.change('instances', 1, deleted=True)
-        self.assertEqual((0, 2), (self.plan().server_count,
-                                  self.plan().node_count))
+        self.assertEqual('0 servers and 2 free nodes', self.plan().all)
 
     def test_a_server_that_has_moved_draws_its_record_after_it(self):
         self.change('records', 4, host='compute-1')
         for host in 'compute-1', 'compute-3':
             self.change('instances', 1, host=host)
             self.assertEqual(({}, {host: 1}),
-                             (self.plan().servers, self.plan().nodes))
+                             self.taken())
 
     def test_a_server_whose_node_has_moved_goes_there(self):
         for host in 'compute-1', 'compute-3':
             self.change('records', 1, host=host)
-            self.assertEqual({host: 1}, self.plan().servers)
+            self.assertEqual({host: 1}, takes(self.plan().servers))
 
     def test_the_node_of_a_server_went_to_another_zone(self):
         self.zones('here', 'there', 'there')
         self.change('records', 1, host='compute-1')
         # The record follows it.
-        self.assertEqual({'compute-3': 1}, self.plan().servers)
+        self.assertEqual({'compute-3': 1}, takes(self.plan().servers))
         anywhere = ownership_report.SharedSettings(1024, cross_zones=True)
         self.assertEqual({'compute-1': 1},
-                         self.plan(settings=anywhere).servers)
+                         takes(self.plan(settings=anywhere).servers))
         self.zones('here', 'here', None)
-        self.assertEqual({'compute-1': 1}, self.plan().servers)
+        self.assertEqual({'compute-1': 1}, takes(self.plan().servers))
 
     def test_the_node_of_a_server_is_with_one_that_takes_nothing(self):
         self.change('records', 1, host='compute-3')
         self.change('services', 2, disabled=True)
-        self.assertEqual({'compute-1': 1}, self.plan().servers)
+        self.assertEqual({'compute-1': 1}, takes(self.plan().servers))
 
     def shards(self, *shards):
         for index, shard in enumerate(shards * 2):
@@ -238,15 +259,15 @@ class FencedTestCase(base.BaseTestCase):
         self.shards('a', 'b', 'c')
         self.change('nodes', 1, shard='c')
         found = self.plan()
-        self.assertEqual({'compute-3': 1}, found.servers)
+        self.assertEqual({'compute-3': 1}, takes(found.servers))
         self.assertEqual({forecast.Obstacle.NO_PARTITION: ('node-4',)},
-                         found.stuck_nodes)
+                         stays(found.nodes))
         # What is still there goes to nobody all the same.
         self.change('nodes', 1, shard='b')
         self.change('nodes', 4, shard='c')
         found = self.plan()
         self.stuck(found, forecast.Obstacle.NO_PARTITION, 'server-1-name')
-        self.assertEqual({'compute-3': 1}, found.nodes)
+        self.assertEqual({'compute-3': 1}, takes(found.nodes))
         self.assertIn('give their nodes in Ironic a group and shard that one '
                       'serves', self.told()[-1])
 
@@ -260,31 +281,32 @@ class FencedTestCase(base.BaseTestCase):
     def test_the_node_of_a_server_is_with_another_that_died(self):
         self.change('records', 1, host='compute-3')
         self.change('services', 2, up=False)
-        self.assertEqual({'compute-1': 1}, self.plan().servers)
+        self.assertEqual({'compute-1': 1}, takes(self.plan().servers))
 
     def test_servers_stay_in_their_zone(self):
         self.zones('here', 'there', 'there')
         self.assertEqual(({'compute-3': 1}, {'compute-3': 1}),
-                         (self.plan().servers, self.plan().nodes))
+                         self.taken())
 
     def test_free_nodes_may_leave_their_zone_to_whom_has_none(self):
         self.zones(None, 'there', 'here')
         found = self.plan()
         self.stuck(found, forecast.Obstacle.NO_TARGET, 'server-1-name')
-        self.assertEqual({'compute-1': 1}, found.nodes)
+        self.assertEqual({'compute-1': 1}, takes(found.nodes))
 
     def test_what_passes_is_told_first(self):
         self.add('a', 'node-9')
         self.assertEqual(
-            [forecast.Obstacle.MIGRATING, forecast.Obstacle.NO_MACHINE],
-            list(self.plan('server-1').stuck_servers))
+            ['1 server (server-1-name) stays until their',
+             '1 server (a-name) stays because Ironic'],
+            [' '.join(one.split()[:6]) for one in self.told('server-1')[1:]])
 
     def test_nobody_is_left_in_its_zone(self):
         self.zones('here', 'there', 'here')
         found = self.plan()
         self.stuck(found, forecast.Obstacle.NO_TARGET, 'server-1-name')
         self.assertEqual({forecast.Obstacle.NO_TARGET: ('node-4',)},
-                         found.stuck_nodes)
+                         stays(found.nodes))
         self.assertEqual(2, found.stuck)
         self.assertFalse(found.moves)
         [server, node] = self.told()
@@ -314,11 +336,11 @@ class FencedTestCase(base.BaseTestCase):
 
     def test_a_build_or_delete_without_a_machine_goes_with_its_node(self):
         self.change('nodes', 1, instance_uuid=None)
-        takeover_target = self.heirs.of_node('node-1')
+        takeover_target = self.taker('node-1')
         for state in ({'vm_state': 'building', 'task_state': 'spawning'},
                       {'vm_state': 'active', 'task_state': 'deleting'}):
             self.change('instances', 1, **state)
-            self.assertEqual({takeover_target: 1}, self.plan().servers)
+            self.assertEqual({takeover_target: 1}, takes(self.plan().servers))
         self.change('instances', 1, node='node-9')
         self.stuck(self.plan(), forecast.Obstacle.HIDDEN, 'server-1-name')
         self.change('instances', 1, node=None)
@@ -331,15 +353,15 @@ class FencedTestCase(base.BaseTestCase):
 
     def test_a_server_without_a_name_and_node(self):
         self.change('instances', 1, name='', node=None)
-        self.assertEqual({self.heirs.of_server('node-1'): 1},
-                         self.plan().servers)
-        self.assertEqual(('server-1',), self.plan('server-1').stuck_servers[
+        self.assertEqual({self.taker('node-1', used=True): 1},
+                         takes(self.plan().servers))
+        self.assertEqual(('server-1',), self.plan('server-1').servers[
             forecast.Obstacle.MIGRATING])
 
     def test_nodes_that_ironic_does_not_show(self):
         self.seen = views.without(self.seen, 'nodes', 4)
         self.assertEqual({forecast.Obstacle.HIDDEN: ('node-4',)},
-                         self.plan().stuck_nodes)
+                         self.plan().nodes)
 
     def test_many_names_are_not_listed(self):
         for i in range(7):
@@ -356,8 +378,8 @@ class DrainedTestCase(base.BaseTestCase):
         super().setUp()
         self.seen = views.changed(
             views.consistent(), 'services', 1, disabled=True)
-        them = forecast.Successors(self.seen, 'compute-2', SETTINGS)
-        self.heirs = [them.of_node('node-1'), them.of_node('node-4')]
+        self.heirs = [report(self.seen, 1024).taker(node, 'compute-2')
+                      for node in ('node-1', 'node-4')]
 
     def change(self, field, index, **changes):
         self.seen = views.changed(self.seen, field, index, **changes)
@@ -367,9 +389,10 @@ class DrainedTestCase(base.BaseTestCase):
 
     def assert_kept(self, free, *kept):
         found = self.left()
-        self.assertEqual((0, free), (found.server_count, found.node_count))
+        self.assertEqual(({}, free), (
+            found.servers, sum(map(len, found.nodes.values()))))
         self.assertEqual({kept[0]: kept[1:]} if kept else {},
-                         found.kept_nodes)
+                         found.kept)
 
     def told(self):
         found = self.left()
@@ -379,8 +402,8 @@ class DrainedTestCase(base.BaseTestCase):
         found = self.left()
         self.assertEqual('2 free nodes', found.free)
         self.assertEqual({host: self.heirs.count(host)
-                          for host in self.heirs}, found.nodes)
-        self.assertEqual({}, found.kept_nodes)
+                          for host in self.heirs}, takes(found.nodes))
+        self.assertEqual({}, found.kept)
 
     def test_names_are_those_of_nova(self):
         self.change('services', 0, host='Compute-1')
@@ -430,7 +453,8 @@ class DrainedTestCase(base.BaseTestCase):
         self.seen = dataclasses.replace(self.seen, zones=(
             ('compute-1', 'here'), ('compute-2', 'there'),
             ('compute-3', 'here')))
-        self.assertEqual((2, {}), (self.left().stuck, self.left().nodes))
+        self.assertEqual((2, {}), (self.left().stuck,
+                                   takes(self.left().nodes)))
 
     def test_nodes_that_ironic_does_not_show(self):
         self.seen = views.without(self.seen, 'nodes', 1)

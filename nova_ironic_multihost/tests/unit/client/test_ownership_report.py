@@ -194,10 +194,3 @@ class JudgementTestCase(base.BaseTestCase):
         seen = views.with_more(seen, 'nodes', cloud_state.Node(
             'odd', conductor_group='odd'))
         self.assertIn('not known', self.judge(seen, -1).ahead)
-
-    def test_who_is_on_the_ring(self):
-        judged = ownership_report.OwnershipReport(
-            service(self.seen, 'compute-2', disabled=True), SETTINGS)
-        self.assertEqual([True, False, True], [
-            judged.is_member(host) for host in views.HOSTS])
-        self.assertFalse(judged.is_member(host_key('nix')))

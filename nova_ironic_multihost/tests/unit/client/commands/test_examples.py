@@ -36,7 +36,7 @@ class ExamplesTestCase(base.ShellTestCase):
         examples = sorted(EXAMPLES.glob('*.txt'))
         self.assertEqual(
             ['check', 'leaks', 'list', 'node-list', 'node-show', 'plan',
-             'plan-nodes', 'repair'], sorted(path.stem for path in examples))
+             'repair'], sorted(path.stem for path in examples))
         for path in examples:
             prompt, *_ = path.read_text().splitlines()
             _, _, *argv = shlex.split(prompt)

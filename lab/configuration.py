@@ -16,8 +16,10 @@ from lab import settings as places
 DRIVERS = {
     'ours': 'ironic_multihost.IronicMultiHostDriver',
     'stock': 'ironic.IronicDriver',
+    'virtual': 'fake.FakeDriver',
 }
-_FOR_IRONIC = 'ironic:'
+#: Services that are named before their options, as in 'ironic:'.
+_NAMED = 'ironic', 'placement'
 #: Section and option of the port on which a nova-compute tells how it goes.
 METRICS_PORT = 'ironic_multihost', 'metrics_port'
 #: The API of each project: name, type and path below its port.
@@ -54,15 +56,18 @@ def ini(sections):
 def overrides(options, service='nova'):
     """Read 'SECTION.OPTION=VALUE' strings.
 
-    :param service: 'nova', or 'ironic' for those with 'ironic:' before them
+    :param service: 'nova', or one that is named before its options
     :returns: dict of section to dict of option to value
     :raises LabError: for a string of another form
     """
     sections = {}
     for text in options:
-        if text.startswith(_FOR_IRONIC) != (service == 'ironic'):
+        named, _, rest = text.partition(':')
+        if named not in _NAMED:
+            named, rest = 'nova', text
+        if named != service:
             continue
-        name, equals, value = text.removeprefix(_FOR_IRONIC).partition('=')
+        name, equals, value = rest.partition('=')
         section, dot, option = name.partition('.')
         if not (equals and dot and section and option):
             raise errors.LabError(
@@ -125,7 +130,8 @@ def shared(settings, options=()):
         'rabbitmq.conf': _rabbitmq(settings),
         'rabbitmq-plugins': '[].\n',
         'keystone/keystone.conf': ini(_keystone(settings)),
-        'placement/placement.conf': ini(_placement(settings)),
+        'placement/placement.conf': ini(merged(
+            _placement(settings), overrides(options, 'placement'))),
         'glance/glance-api.conf': ini(_glance(settings)),
         'neutron/neutron.conf': ini(_neutron(settings)),
         'ironic/ironic.conf': ini(

@@ -36,6 +36,7 @@ import importlib
 NAMES = (
     'steady',
     'healthy',
+    'burst',
     'coldstart',
     'kill',
     'reaction',

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""As many servers as there are nodes are asked for at the same time.
+
+Each is a request of its own, so they compete for the nodes. nova has the
+settings of the documentation for clouds with virtual machines, and --virtual
+fake hosts for these are there, too.
+
+Figures: servers, active, faults (nova's messages with their number, of the
+servers that are in ERROR) and built_after (seconds until the last one was
+ACTIVE or in ERROR).
+
+Must be: all ACTIVE, consistent.
+"""
+
+import collections
+
+from lab.bench import criteria
+from lab.bench import wanted
+from lab import options
+
+VIRTUAL = 3
+PATIENCE = 900
+NEEDS = wanted.Wanted(nodes=100, options=(
+    'filter_scheduler.host_subset_size=1',
+    'filter_scheduler.shuffle_best_same_weighed_hosts=true',
+    'scheduler.max_attempts=10',
+    # Its default: transactions keep servers from one node here.
+    'placement:placement.allocation_conflict_retry_count=10',
+    'placement:placement_database.connection_parameters='
+    'init_command=SET+SESSION+TRANSACTION+ISOLATION+LEVEL+READ+COMMITTED'))
+
+
+def add_options(parser):
+    """Add the options of this experiment to the command line."""
+    parser.add_argument(
+        '--virtual', type=options.positive, default=VIRTUAL, metavar='N',
+        help=f'hosts for virtual machines (default: {VIRTUAL})')
+
+
+def choices(args):
+    """What the options ask of :func:`run`."""
+    return {'virtual': args.virtual}
+
+
+def run(bench, virtual):
+    """Ask for the servers; returns the figures.
+
+    :param virtual: how many hosts for virtual machines there are
+    """
+    hosts = [f'virtual-{number}' for number in range(1, virtual + 1)]
+    for host in hosts:
+        bench.computes.add(host, 'virtual')
+    count = len(bench.recorder.view.nodes)
+    begin = bench.note(f'{count} servers are asked for')
+    made = set(bench.cloud.boot(count, 'burst', timeout=PATIENCE))
+    built = bench.note('each is ACTIVE or in ERROR')
+    found = [server for server in bench.cloud.servers()
+             if server['id'] in made]
+    bench.cloud.delete(made, timeout=PATIENCE)
+    for host in hosts:
+        bench.computes.kill(host)
+        bench.cloud.forget_service(host)
+    return {'servers': count,
+            'active': sum(one['status'] == 'ACTIVE' for one in found),
+            'faults': dict(collections.Counter(
+                one['fault']['message'] for one in found if 'fault' in one)),
+            'built_after': round(built - begin, 1)}
+
+
+def failures(figures):
+    """What is not as it must be, in sentences."""
+    return criteria.unmet(figures, criteria.none(
+        'faults', 'servers did not become ACTIVE: {}'))

@@ -4,12 +4,16 @@
 
 import configparser
 import json
+import pathlib
 import re
 import signal
 import subprocess
+import time
+import urllib.parse
 import urllib.request
 
 from lab import configuration as files
+from lab import dashboard
 from lab import errors
 from lab import lock
 from lab import options
@@ -53,6 +57,10 @@ def register(subparsers):
         help='let the alerts come N times sooner: what each one waits for is '
         'divided by it, down to what a lab that is well has as well '
         f'({_LEAST} s)')
+    parser.add_argument(
+        '--picture', type=pathlib.Path, metavar='FILE',
+        help='draw the dashboard of etc/grafana for the time since Prometheus '
+        'began, as PNG')
     parser.set_defaults(func=run)
 
 
@@ -63,7 +71,13 @@ def run(args, settings):
     url = settings.url('prometheus')
     with lock.hold(settings.run / 'lock', 'monitor'):
         Monitor(settings, progress.Progress()).ensure(args.faster)
-    alerts = _alerts(url)
+    if args.picture:
+        dashboard.draw(
+            args.picture, dashboard.read(settings.repository),
+            lambda path, parameters: _ask(url, path, parameters),
+            _began(url), _INTERVAL)
+        print(f'{args.picture} is the dashboard.')
+    alerts = _ask(url, 'alerts')['alerts']
     if args.json:
         print(json.dumps({'url': url, 'alerts': alerts}))
         return 0
@@ -209,11 +223,22 @@ def lines(alerts):
         yield 'no alert'
 
 
-def _alerts(url):
+def _began(url):
+    """Return when Prometheus first scraped, in seconds since 1970."""
+    found = _ask(url, 'query', {
+        'query': f'min_over_time(timestamp(up)[1h:{_INTERVAL}s])'})['result']
+    return min((float(one['value'][1]) for one in found),
+               default=time.time() - 60)
+
+
+def _ask(url, path, parameters=()):
+    """Return the data of an answer of Prometheus."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f'{url}/api/v1/alerts', timeout=30) as answer:
-            return json.load(answer)['data']['alerts']
+        with direct.open(f'{url}/api/v1/{path}?'
+                         + urllib.parse.urlencode(parameters),
+                         timeout=30) as answer:
+            return json.load(answer)['data']
     except OSError as error:
         raise errors.LabError(
             f'Prometheus does not answer: {error}; see "tools/lab logs '

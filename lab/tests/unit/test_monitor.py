@@ -202,7 +202,8 @@ class CommandTestCase(MonitorTestCase):
         args = parser.parse_args(['monitor', *argv])
         out = io.StringIO()
         with mock.patch.object(monitor.Monitor, 'ensure'), \
-                mock.patch.object(monitor, '_alerts', return_value=alerts), \
+                mock.patch.object(
+                    monitor, '_ask', return_value={'alerts': alerts}), \
                 contextlib.redirect_stdout(out):
             self.assertEqual(0, args.func(args, self.settings))
         return out.getvalue()
@@ -230,5 +231,5 @@ class CommandTestCase(MonitorTestCase):
 
     def test_prometheus_that_does_not_answer(self):
         error = self.assertRaises(
-            errors.LabError, monitor._alerts, 'http://127.0.0.1:1')
+            errors.LabError, monitor._ask, 'http://127.0.0.1:1', 'alerts')
         self.assertIn('tools/lab logs prometheus', str(error))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The metrics, health and report of a compute service.
+"""The metrics, health and report of a compute service, over HTTP.
 
 The metrics for Prometheus (reference/metrics.rst) are made of one snapshot for
 each reader; none is of a single node. A Guru Meditation Report (SIGUSR2) has
@@ -8,9 +8,18 @@ the report.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Set
+import contextlib
+from http import server
 from importlib import metadata
+import socket
+import socketserver
+import sys
+import threading
+import typing
+from urllib import parse
 import weakref
 import zlib
 
@@ -27,7 +36,6 @@ from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.health import HealthState
 from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.rules import ownership
-from nova_ironic_multihost.telemetry import http_server
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +44,17 @@ DISTRIBUTION = 'nova-ironic-multihost'
 
 PREFIX = 'nova_ironic_multihost'
 
-CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
+#: Seconds for which a reader may keep the server waiting.
+PATIENCE = 5
+
+#: Readers at a time. One more displaces the oldest: an answer takes no time.
+READERS = 16
+
+#: Seconds after which it listens again, if there is no file for a reader.
+PAUSE = 1
+
+#: Seconds to wait until the server's thread ends, or a displaced reader's.
+GRACE = 1
 
 #: Values of the label ``result``.
 MOVES = {'adopted': Event.ADOPTED, 'pulled': Event.PULLED,
@@ -50,6 +68,169 @@ TITLE = 'Ironic multi-host'
 SHOWN = 20
 
 Report = guru_meditation_report.TextGuruMeditation
+
+
+class HttpPage(typing.NamedTuple):
+    """An HTTP answer; ``kind`` is its Content-Type."""
+
+    status: int
+    kind: str
+    body: bytes
+
+
+def line(status: int, sentence: str) -> HttpPage:
+    """Return a page of one line of text."""
+    return HttpPage(status, 'text/plain; charset=utf-8',
+                    f'{sentence}\n'.encode())
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Answers, from :meth:`start` to :meth:`stop`, each reader in a thread.
+
+    A loop over a selector, as :meth:`socketserver.BaseServer.serve_forever`,
+    may block all threads of eventlet.
+
+    :param port: 0 for any that is free.
+    :param pages: path -> function that makes the page.
+    :param benign: paths that answer 200 if that fails: a probe would end us.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = READERS
+
+    def __init__(self, address: str, port: int,
+                 pages: Mapping[str, Callable[[], HttpPage]],
+                 benign: Set[str] = frozenset()) -> None:
+        # The base class opens the port: start() calls it.
+        self.where = address, port
+        self.pages = pages
+        self.benign = benign
+        self._thread: threading.Thread | None = None
+        self._places = threading.BoundedSemaphore(READERS)
+        # Those that have a place and need not go, in the order of coming.
+        self._readers: list[socket.socket] = []
+
+    @property
+    def port(self) -> int | None:
+        """The port on which it listens; None if it does not."""
+        return self.server_address[1] if self._thread is not None else None
+
+    def start(self) -> None:
+        """Begin to answer; OSError if nothing can listen there."""
+        if self._thread is not None:
+            return
+        try:
+            # It may be a name.
+            self.address_family, _, _, _, where = socket.getaddrinfo(
+                *self.where, type=socket.SOCK_STREAM,
+                flags=socket.AI_PASSIVE)[0]
+            super().__init__((str(where[0]), int(where[1])), _Handler)
+        except UnicodeError as exc:
+            # No host has such a name.
+            raise OSError(str(exc)) from exc
+        self._ended = threading.Event()
+        thread = threading.Thread(target=self._answer, daemon=True,
+                                  name='ironic-multihost-metrics')
+        try:
+            thread.start()
+        except RuntimeError as exc:
+            self.server_close()
+            raise OSError(str(exc)) from exc
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Answer no more, and free the port; again does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            # This ends accept() in the server's thread.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        # A green thread does not learn of it once the socket is closed.
+        thread.join(GRACE)
+        self.server_close()
+
+    def _answer(self) -> None:
+        while not self._ended.is_set():
+            try:
+                request, reader = self.get_request()
+            except OSError as exc:
+                if not self._ended.wait(PAUSE):
+                    LOG.debug('A reader was lost: %s', exc)
+                continue
+            if not self._has_place():
+                self.shutdown_request(request)
+                continue
+            self._readers.append(request)
+            try:
+                self.process_request(request, reader)
+            except RuntimeError as exc:
+                LOG.debug('No thread for a reader: %s', exc)
+                self._leave(request)
+                self.shutdown_request(request)
+
+    def _has_place(self) -> bool:
+        """Take a place for a reader, from another one if need be."""
+        if self._places.acquire(blocking=False):
+            return True
+        # A reader that is slow on purpose keeps nobody away.
+        with contextlib.suppress(IndexError, OSError):
+            self._readers.pop(0).shutdown(socket.SHUT_RDWR)
+        return self._places.acquire(timeout=GRACE)
+
+    def _leave(self, request: socket.socket) -> None:
+        with contextlib.suppress(ValueError):
+            self._readers.remove(request)
+        self._places.release()
+
+    def process_request_thread(self, request: typing.Any,
+                               client_address: typing.Any) -> None:
+        """Answer a reader, and give its place to others."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._leave(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log the error of a reader for developers only."""
+        LOG.debug('A reader got no answer: %s', sys.exc_info()[1])
+
+
+class _Handler(server.BaseHTTPRequestHandler):
+    """Answers one reader."""
+
+    timeout = PATIENCE
+    server: Server
+    server_version = 'nova-ironic-multihost'
+    sys_version = ''
+
+    def do_GET(self) -> None:
+        path = parse.unquote(self.path.partition('?')[0])
+        make = self.server.pages.get(path)
+        page = self._made(path, make) if make is not None else line(
+            404, 'There is no such page.')
+        self.send_response(page.status)
+        self.send_header('Content-Type', page.kind)
+        self.send_header('Content-Length', str(len(page.body)))
+        self.end_headers()
+        if self.command != 'HEAD':
+            self.wfile.write(page.body)
+
+    do_HEAD = do_GET
+
+    def _made(self, path: str, make: Callable[[], HttpPage]) -> HttpPage:
+        try:
+            return make()
+        except Exception:
+            LOG.exception('A page cannot be made.')
+            return line(200 if path in self.server.benign else 500,
+                        'It cannot be said; see the log.')
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: somebody asks every few seconds."""
 
 
 class StatusServer:
@@ -66,12 +247,13 @@ class StatusServer:
                  lease: Callable[[], HealthState],
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
-        self._exposition = Exposition(picture, version())
-        self._where = where
-        health, leases = f'/healthz/{host}', f'/leasez/{host}'
-        self.server = http_server.Server(*where, {
-            '/metrics': self._metrics, health: _page(verdict),
-            leases: _page(lease),
+        exposition = Exposition(picture, version())
+        health = f'/healthz/{host}'
+        self.server = Server(*where, {
+            '/metrics': lambda: HttpPage(
+                200, prometheus_client.CONTENT_TYPE_LATEST, exposition.text()),
+            health: lambda: _page(verdict()),
+            f'/leasez/{host}': lambda: _page(lease()),
         }, {health}) if where is not None else None
 
     def open(self, required: bool = False) -> list[str]:
@@ -79,12 +261,12 @@ class StatusServer:
 
         :param required: only a probe can end this service before a takeover.
         """
-        if self.server is None or self._where is None:
+        if self.server is None:
             return []
         try:
             self.server.start()
         except OSError as exc:
-            address, port = self._where
+            address, port = self.server.where
             if required:
                 return [
                     'With [ironic_multihost]instance_takeover = down and no '
@@ -98,12 +280,11 @@ class StatusServer:
                     'all hosts, and fence.']
             LOG.warning(
                 'Metrics and health of this compute service cannot be read, '
-                'as nothing can listen on %(address)s, port %(port)d: '
-                '%(exc)s. Set [ironic_multihost]metrics_address and '
-                'metrics_port to what is free on this machine, for each '
-                'nova-compute another one, and restart nova-compute. All '
-                'else goes on.',
-                {'address': address, 'port': port, 'exc': exc})
+                'as nothing can listen on %s, port %d: %s. Set '
+                '[ironic_multihost]metrics_address and metrics_port to what '
+                'is free on this machine, for each nova-compute another one, '
+                'and restart nova-compute. All else goes on.',
+                address, port, exc)
         return []
 
     def close(self) -> None:
@@ -113,21 +294,11 @@ class StatusServer:
 
     def report(self) -> str:
         """Return the section of a report."""
-        return report_text(self._picture())
-
-    def _metrics(self) -> http_server.HttpPage:
-        return http_server.HttpPage(
-            200, CONTENT_TYPE, self._exposition.text())
+        return '\n'.join(report_lines(self._picture()))
 
 
-def _page(
-    judge: Callable[[], HealthState],
-) -> Callable[[], http_server.HttpPage]:
-    def make() -> http_server.HttpPage:
-        verdict = judge()
-        return http_server.line(200 if verdict.well else 503, verdict.why)
-
-    return make
+def _page(verdict: HealthState) -> HttpPage:
+    return line(200 if verdict.well else 503, verdict.why)
 
 
 def version() -> str:
@@ -139,23 +310,17 @@ def version() -> str:
 
 
 class Exposition:
-    """Writes a snapshot as metrics, in a registry of its own."""
+    """Writes a snapshot as metrics, in the place of a registry."""
 
     def __init__(
         self, picture: Callable[[], StatusSnapshot], version: str
     ) -> None:
         self._picture = picture
         self._version = version
-        self._registry = prometheus_client.CollectorRegistry()
-        self._registry.register(self)
 
     def text(self) -> bytes:
         """Return the metrics of this moment."""
-        return bytes(prometheus_client.generate_latest(self._registry))
-
-    def describe(self) -> list[families.Metric]:
-        """Return nothing, so that registering takes no snapshot."""
-        return []
+        return bytes(prometheus_client.generate_latest(self))
 
     def collect(self) -> Iterator[families.Metric]:
         """Yield the metrics of this moment."""
@@ -242,12 +407,8 @@ def _gauge(name: str, text: str, value: float) -> families.Metric:
     return families.GaugeMetricFamily(f'{PREFIX}_{name}', text, value=value)
 
 
-def report_text(picture: StatusSnapshot) -> str:
-    """Return the text of the section."""
-    return '\n'.join(_lines(picture))
-
-
-def _lines(picture: StatusSnapshot) -> Iterator[str]:
+def report_lines(picture: StatusSnapshot) -> Iterator[str]:
+    """Yield the lines of the section."""
     yield f'Compute service: {picture.host}'
     yield f'Health: {picture.verdict.why}'
     yield from _members(picture)
@@ -285,9 +446,8 @@ def _nodes(picture: StatusSnapshot) -> Iterator[str]:
         if number:
             yield f'  {number} {reason.value}'
     yield 'In transition:'
-    yield from _or_nothing(
-        f'  {reason.value}: for example {node}'
-        for reason, node in picture.moving().items())
+    yield from [f'  {reason.value}: for example {node}' for reason, node
+                in picture.moving().items()] or ['  nothing']
     yield (f'Brake of vanished nodes: engaged, {picture.missing} are missing'
            if picture.braked else 'Brake of vanished nodes: not engaged')
 
@@ -310,10 +470,6 @@ def _turns(picture: StatusSnapshot, work: Work) -> str:
             f'last sign of it {picture.at - (turns.sign or 0):.1f} s ago')
 
 
-def _or_nothing(lines: Iterable[str]) -> list[str]:
-    return list(lines) or ['  nothing']
-
-
 class ReportSection:
     """A section of the report, from :meth:`begin` to :meth:`end`.
 
@@ -324,21 +480,16 @@ class ReportSection:
     def __init__(self, title: str, text: Callable[[], str]) -> None:
         self._title = title
         self._text = weakref.WeakMethod(text)
-        self._begun = False
 
     def begin(self) -> None:
         """Add the section, once."""
-        if not self._begun:
-            self._begun = True
-            Report.register_section(self._title, self._generate)
+        self.end()
+        Report.register_section(self._title, self._generate)
 
     def end(self) -> None:
         """Remove the section."""
-        if self._begun:
-            self._begun = False
-            sections = Report.persistent_sections
-            sections[:] = [pair for pair in sections
-                           if pair[1] != self._generate]
+        sections = getattr(Report, 'persistent_sections', [])
+        sections[:] = [pair for pair in sections if pair[1] != self._generate]
 
     def _generate(self) -> str:
         text = self._text()

@@ -14,7 +14,7 @@ import urllib.request
 from oslotest import base
 import testtools
 
-from nova_ironic_multihost.telemetry import http_server
+from nova_ironic_multihost.telemetry import status_server
 
 
 #: A process with eventlet's threads: while somebody waits for the next reader,
@@ -25,13 +25,13 @@ eventlet.monkey_patch()
 import socket
 import urllib.request
 
-from nova_ironic_multihost.telemetry import http_server
+from nova_ironic_multihost.telemetry import status_server
 
-one = http_server.Server(
-    '127.0.0.1', 0, {'/page': lambda: http_server.line(200, 'It')})
+one = status_server.Server(
+    '127.0.0.1', 0, {'/page': lambda: status_server.line(200, 'It')})
 one.start()
 silent = [socket.create_connection(('127.0.0.1', one.port))
-          for _ in range(2 * http_server.READERS)]
+          for _ in range(2 * status_server.READERS)]
 turns = 0
 
 
@@ -71,11 +71,11 @@ class ServerTestCase(base.BaseTestCase):
 
     def setUp(self):
         super().setUp()
-        self.page = http_server.line(200, 'Hello.')
+        self.page = status_server.line(200, 'Hello.')
         self.one = self.begin()
 
     def begin(self, address='127.0.0.1', port=0):
-        one = http_server.Server(
+        one = status_server.Server(
             address, port, {'/page': lambda: self.page,
                             '/broken': lambda: self.page.nothing})
         one.start()
@@ -85,7 +85,7 @@ class ServerTestCase(base.BaseTestCase):
     def test_page(self):
         self.assertEqual(
             (200, 'text/plain; charset=utf-8', b'Hello.\n'), get(self.one))
-        self.page = http_server.line(503, 'It hangs.')
+        self.page = status_server.line(503, 'It hangs.')
         self.assertEqual(
             (503, 'text/plain; charset=utf-8', b'It hangs.\n'),
             get(self.one, '/page?verbose'))
@@ -112,7 +112,7 @@ class ServerTestCase(base.BaseTestCase):
         self.assertTrue(answer.endswith(b'\r\n\r\n'))
 
     def test_page_that_cannot_be_made(self):
-        with self.assertLogs(http_server.__name__, 'ERROR'):
+        with self.assertLogs(status_server.__name__, 'ERROR'):
             self.assertEqual(500, get(self.one, '/broken')[0])
         self.assertEqual(200, get(self.one)[0])
 
@@ -124,7 +124,7 @@ class ServerTestCase(base.BaseTestCase):
                              answer.headers['Server'].strip())
 
     def test_port_in_use(self):
-        other = http_server.Server('127.0.0.1', self.one.port, {})
+        other = status_server.Server('127.0.0.1', self.one.port, {})
         error = self.assertRaises(OSError, other.start)
         self.assertIn('in use', error.strerror)
         self.assertIsNone(other.port)
@@ -133,7 +133,7 @@ class ServerTestCase(base.BaseTestCase):
 
     def test_address_that_is_not_there(self):
         for address in '192.0.2.1', 'no such host', 'x' * 99:
-            other = http_server.Server(address, 0, {})
+            other = status_server.Server(address, 0, {})
             self.assertRaises(OSError, other.start)
             self.assertIsNone(other.port)
 
@@ -145,7 +145,7 @@ class ServerTestCase(base.BaseTestCase):
         def refuse(thread):
             raise RuntimeError("can't start new thread")
 
-        other = http_server.Server('127.0.0.1', port, {})
+        other = status_server.Server('127.0.0.1', port, {})
         threading.Thread.start = refuse
         try:
             self.assertRaises(OSError, other.start)
@@ -195,10 +195,10 @@ class ServerTestCase(base.BaseTestCase):
             self.assertEqual(b'', reader.recv(1))
 
     def patch_patience(self, seconds):
-        before = http_server._Handler.timeout
-        self.assertEqual(http_server.PATIENCE, before)
-        http_server._Handler.timeout = seconds
-        self.addCleanup(setattr, http_server._Handler, 'timeout', before)
+        before = status_server._Handler.timeout
+        self.assertEqual(status_server.PATIENCE, before)
+        status_server._Handler.timeout = seconds
+        self.addCleanup(setattr, status_server._Handler, 'timeout', before)
 
     def connect(self, number):
         """Return so many connections, in the order in which they are made.
@@ -225,13 +225,13 @@ class ServerTestCase(base.BaseTestCase):
             come.release()
             return self.goes_on.wait(60) and self.page
 
-        self.one._pages[path] = page
+        self.one.pages[path] = page
         return come
 
     def test_only_so_many_readers_at_a_time(self):
         """Who has been there for longest has to go."""
         self.patch_patience(600)
-        silent = self.connect(http_server.READERS + 1)
+        silent = self.connect(status_server.READERS + 1)
         self.assertEqual(b'', silent[0].recv(1))
         silent[1].setblocking(False)
         self.assertRaises(BlockingIOError, silent[1].recv, 1)
@@ -239,7 +239,8 @@ class ServerTestCase(base.BaseTestCase):
     def test_readers_that_stay_keep_nobody_away(self):
         """Whether they say nothing or do not come to an end."""
         self.patch_patience(600)
-        for number, reader in enumerate(self.connect(2 * http_server.READERS)):
+        readers = self.connect(2 * status_server.READERS)
+        for number, reader in enumerate(readers):
             # It may have been sent away.
             with contextlib.suppress(OSError):
                 reader.sendall(b'GET /pa' if number % 2 else b'')
@@ -249,7 +250,7 @@ class ServerTestCase(base.BaseTestCase):
     def test_one_that_cannot_be_sent_away_keeps_nobody_away(self):
         self.patch_patience(600)
         come = self.slow('/slow')
-        first, *_ = self.connect(http_server.READERS)
+        first, *_ = self.connect(status_server.READERS)
         first.sendall(b'GET /slow HTTP/1.0\r\n\r\n')
         self.assertTrue(come.acquire(timeout=60))
         self.assertRaises(OSError, get, self.one)
@@ -258,7 +259,7 @@ class ServerTestCase(base.BaseTestCase):
     def test_readers_that_cannot_be_sent_away(self):
         """Nobody is waited for."""
         come = self.slow('/page')
-        busy = self.connect(http_server.READERS)
+        busy = self.connect(status_server.READERS)
         for reader in busy:
             reader.sendall(b'GET /page HTTP/1.0\r\n\r\n')
         for _ in busy:
@@ -279,7 +280,7 @@ class ServerTestCase(base.BaseTestCase):
                          done.stderr)
 
     def test_any_number_of_readers_one_after_the_other(self):
-        for _ in range(2 * http_server.READERS):
+        for _ in range(2 * status_server.READERS):
             self.assertEqual(200, get(self.one)[0])
 
     def test_ipv6(self):

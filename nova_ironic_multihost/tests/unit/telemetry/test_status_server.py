@@ -18,7 +18,6 @@ from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
-from nova_ironic_multihost.telemetry import http_server
 from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests.unit.telemetry import pictures
 from nova_ironic_multihost.tests.unit.telemetry import test_http_server
@@ -175,8 +174,7 @@ class ExpositionTestCase(base.BaseTestCase):
 class ReportTestCase(base.BaseTestCase):
 
     def lines(self, *args, **fields):
-        return status_server.report_text(
-            pictures.of(*args, **fields)).splitlines()
+        return list(status_server.report_lines(pictures.of(*args, **fields)))
 
     def after(self, heading, lines):
         """Return what is indented below a line."""
@@ -324,7 +322,7 @@ class WindowTestCase(base.BaseTestCase):
         with self.assertLogs(status_server.__name__, 'WARNING') as logs:
             self.assertEqual([], one.open())
         self.assertIn('metrics_port', logs.output[0])
-        self.assertIn(str(one._where[1]), logs.output[0])
+        self.assertIn(str(one.server.where[1]), logs.output[0])
         self.assertIsNone(one.server.port)
         one.close()
 
@@ -333,7 +331,7 @@ class WindowTestCase(base.BaseTestCase):
         with self.assertNoLogs(status_server.__name__):
             [sentence] = one.open(required=True)
         for words in ('metrics_port', 'metrics_address', 'in use',
-                      'forced_down', str(one._where[1])):
+                      'forced_down', str(one.server.where[1])):
             self.assertIn(words, sentence)
 
     def test_nothing_is_required_where_nothing_listens(self):
@@ -352,7 +350,7 @@ class WindowTestCase(base.BaseTestCase):
         self.addCleanup(one.close)
         one.open()
         for path, status in (('/healthz/me-1', 200), ('/metrics', 500)):
-            with self.assertLogs(http_server.__name__, 'ERROR'):
+            with self.assertLogs(status_server.__name__, 'ERROR'):
                 found, _, body = test_http_server.get(one.server, path)
             self.assertEqual(status, found)
             self.assertIn(b'cannot be said', body)

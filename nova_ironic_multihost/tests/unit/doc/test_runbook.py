@@ -8,8 +8,11 @@ import os
 import pathlib
 import re
 import shlex
+import signal
+import time
+from unittest import mock
 
-import fixtures
+import prometheus_client
 import yaml
 
 from nova_ironic_multihost.client import exporter
@@ -152,7 +155,6 @@ class RunbookTestCase(waiting.WaitingTestCase):
         return {
             'curl': self.curl, 'journalctl': self.journal,
             'nova-ironic-multihost': self.ours,
-            'nova-ironic-multihost-exporter': self.exporter,
         }[program](*argv)
 
     def ours(self, *argv):
@@ -160,25 +162,35 @@ class RunbookTestCase(waiting.WaitingTestCase):
         self.assertNotRegex(err, 'usage:|is not a .* command')
         return (err + out).rstrip().splitlines()
 
-    def exporter(self, *argv):
-        place = self.useFixture(fixtures.TempDir()).path
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            exporter.main([argument.replace('/tmp', place)
-                           for argument in argv])
-        return err.getvalue().splitlines()
+    def exporter(self):
+        """Return the exporter's log and metrics after one survey."""
+        with (contextlib.redirect_stderr(io.StringIO()) as err,
+              mock.patch.object(signal, 'signal'),
+              mock.patch.object(time, 'sleep', side_effect=KeyboardInterrupt),
+              mock.patch.object(
+                  prometheus_client, 'start_wsgi_server',
+                  return_value=(mock.Mock(server_port=9798), None)) as start):
+            exporter.main(['--port', '9798'])
+        metrics = prometheus_client.generate_latest(start.call_args.args[2])
+        return err.getvalue().splitlines(), metrics.decode().splitlines()
 
     def curl(self, silent, url, *pipe):
         self.assertEqual('-s', silent)
-        host, path = re.fullmatch(r'http://([\w-]+):9106/(.+)', url).groups()
+        host, port, path = re.fullmatch(
+            r'http://([\w.-]+):(\d+)/(.+)', url).groups()
         if path == f'healthz/{host}':
             return [self.incident.health.why]
         self.assertEqual(('metrics', '|', 'grep'), (path, *pipe[:2]))
-        return [line for line in self.incident.metrics(host)
-                if re.search(pipe[2], line)]
+        lines = (self.exporter()[1] if port == '9798'
+                 else self.incident.metrics(host))
+        return [line for line in lines if re.search(pipe[2], line)]
 
-    def journal(self, *argv):
-        """What the page of log lines has of such a line."""
-        self.assertEqual(('-u', 'nova-compute', '-g'), argv[:-1])
+    def journal(self, _, unit, *argv):
+        """Return the exporter's last line, or entries of the log lines."""
+        if unit == exporter.PROGRAM:
+            self.assertEqual(('-n', '1', '-o', 'cat'), argv)
+            return self.exporter()[0][-1:]
+        self.assertEqual(('nova-compute', '-g'), (unit, *argv[:-1]))
         found = [f'{level} {text}' for text, level
                  in test_log_lines.entries() if re.search(argv[-1], text)]
         self.assertTrue(found, argv[-1])

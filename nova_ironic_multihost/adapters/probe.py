@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Load the driver as nova-compute does and print the result.
+"""The probe: load the driver as nova-compute does and print the result.
 
-Run by nova-compute's interpreter, which need not have this package. The
-argument is ``[ironic_multihost]base_driver``. The last line is JSON with the
-fields of :class:`nova_ironic_multihost.client.upgrade.nova_compute.Probe` but
-``python``.
+The argument is ``[ironic_multihost]base_driver``. The last line is JSON:
+``error`` (why the driver cannot be loaded), ``lacking`` (names that this
+package replaces, and that this nova does not have) and ``shadowed`` (methods
+of the base driver that are not called, or not always).
 """
 
 import importlib
@@ -19,15 +19,12 @@ PLUG_IN = 'ironic_multihost'
 
 def find(base=None):
     """Return the result as a dict."""
-    found = {'nova': _version(), 'registered': False, 'error': None,
-             'lacking': [], 'shadowed': []}
-    plug_ins = metadata.entry_points(group='os_vif', name=PLUG_IN)
-    found['registered'] = bool(plug_ins)
+    found = {'error': None, 'lacking': [], 'shadowed': []}
     try:
         # Must be the first import: it chooses the threading backend.
         importlib.import_module('nova.cmd.compute')
         importlib.import_module('os_vif').initialize()
-        _load(plug_ins)
+        _load()
         table = importlib.import_module(
             'nova_ironic_multihost.adapters.patches.table')
         found['lacking'] = table.lacking()
@@ -39,19 +36,12 @@ def find(base=None):
     return found
 
 
-def _version():
-    try:
-        return metadata.version('nova')
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _load(plug_ins):
+def _load():
     try:
         importlib.import_module(DRIVER)
     except ModuleNotFoundError:
         # os-vif only logs the error of a plug-in: raise it here.
-        for plug_in in plug_ins:
+        for plug_in in metadata.entry_points(group='os_vif', name=PLUG_IN):
             plug_in.load()
         raise
 

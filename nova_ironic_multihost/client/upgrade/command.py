@@ -12,12 +12,8 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_ironic_multihost.client import arguments
-from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade.conf_settings import Problem
-from nova_ironic_multihost.client.upgrade import hosts
+from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.client.upgrade import nova_compute
 
 PROGRAM = 'nova-ironic-multihost-status'
 
@@ -27,7 +23,6 @@ WIDTH = 72
 
 #: The prefix that oslo.upgradecheck gives the details.
 DETAILS = 'Details: '
-INDENT = '  '
 
 #: Exit status of an unexpected error, as oslo.upgradecheck has it.
 UNEXPECTED = 255
@@ -38,23 +33,14 @@ NO_NOVA = (
 
 _DESCRIPTION = """\
 Look whether everything is ready before compute services are switched to this
-driver, before an upgrade of it or of nova, and when in doubt:
+driver, before an upgrade of it or of nova, and when in doubt: the driver and
+nova-compute of this host, its settings, those of the hosts that share nodes
+with it, and what nova, placement and Ironic say of them.
 
-  - the driver can be loaded by the nova-compute of this host, and its nova is
-    one that is supported;
-  - its nova.conf has no settings that contradict each other;
-  - it is given the time that it takes to end;
-  - where nobody fences, a watchdog ends it before others take over;
-  - what nova, placement and Ironic say of the compute services fits: cells,
-    the spelling of hosts, conductor groups and shards, availability zones;
-  - those that share nodes have the same settings and the same driver;
-  - no compute service has a second record of a node;
-  - placement gives no machine to two servers, and the settings of schedulers
-    and placement suit the hypervisors of the cloud.
-
-Run it on each host with a nova-compute for Ironic, as a user who may read its
-nova.conf. Nothing is changed. Each check says what is to be done; the
-documentation has more (page "Upgrade check").
+Run it on each host with a nova-compute for Ironic, with the Python of
+nova-compute, as a user who may read its nova.conf. Nothing is changed. Each
+check says what is to be done; the documentation has more (page "Upgrade
+check").
 """
 
 _EPILOG = """\
@@ -89,8 +75,8 @@ class Commands(upgradecheck.UpgradeCommands):
     def __init__(self, known):
         self._known = known
         self._upgrade_checks = tuple(
-            (name, (Commands._result, {'judges': judges}))
-            for name, judges in CHECKS)
+            (name, (Commands._result, {'check': check}))
+            for name, check in checks.CHECKS.items())
 
     def _get_details(self, upgrade_check_result):
         """Return the details as laid out in the table.
@@ -99,129 +85,32 @@ class Commands(upgradecheck.UpgradeCommands):
         too narrow for names of options.
         """
         details = upgrade_check_result.details
-        return details and '\n'.join(_laid_out(details.splitlines()))
+        return details and '\n\n'.join(
+            textwrap.fill(sentence, WIDTH, subsequent_indent='  ',
+                          break_long_words=False, break_on_hyphens=False)
+            for sentence in (DETAILS + details).splitlines()
+        ).removeprefix(DETAILS)
 
-    def _result(self, judges):
-        """Return the upgradecheck.Result of the problems of some judges."""
-        problems = [found for judge in judges for found in self._ask(judge)]
+    def _result(self, check):
+        """Return the upgradecheck.Result of a check."""
+        problems = []
+        try:
+            for sentence in check(self._known):
+                problems.append(sentence)
+        except inputs.ERRORS as error:
+            problems.append(f'Not known: {error}')
+        except cfg.Error as error:
+            problems.append(f'Not known: {error}. Correct it.')
         if not problems:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
-        # A missing input may be a problem of several judges: print it once.
-        sentences = dict.fromkeys(found.sentence for found in problems)
+        fatal = any(isinstance(one, checks.Fatal) for one in problems)
         return upgradecheck.Result(
-            upgradecheck.Code.FAILURE
-            if any(found.fatal for found in problems)
-            else upgradecheck.Code.WARNING, '\n'.join(sentences))
-
-    def _ask(self, judge):
-        """Return the problems; a missing input is a problem, too."""
-        try:
-            return list(judge(self._known))
-        except inputs.ERRORS as error:
-            return [Problem(f'Not known: {error}')]
-
-
-def _laid_out(paragraphs):
-    """Yield the lines of paragraphs; the first follows DETAILS."""
-    for number, paragraph in enumerate(paragraphs):
-        if number:
-            yield ''
-        for line in textwrap.wrap(
-                paragraph, WIDTH, break_long_words=False,
-                break_on_hyphens=False,
-                initial_indent=INDENT if number else DETAILS,
-                subsequent_indent=INDENT):
-            yield line.removeprefix(DETAILS)
-
-
-def _missing(known):
-    if len(known.hosts) > 1:
-        yield from hosts.missing(known.collected, known.hosts)
-
-
-def _drivers(known):
-    if len(known.hosts) > 1:
-        yield from nova_compute.missing(
-            known.collected, known.hosts, known.release)
-
-
-def _marks(known):
-    return nova_compute.judge_marks(known.seen, known.marked)
-
-
-def _partition(known):
-    if known.settings.partition.label:
-        yield from hosts.judge_peers(
-            known.settings, known.seen, known.partition_nodes)
-
-
-def _zones(known):
-    if known.settings.move_across_zones:
-        return ()
-    return hosts.judge_zones(known.peers, known.zones)
-
-
-def _own_name(known):
-    if known.settings.of_compute:
-        yield from hosts.judge_own_name(known.seen, known.settings.host)
-
-
-def _placement(known):
-    try:
-        others = known.seen.others
-    except inputs.ERRORS:
-        # Another check reports it.
-        others = None
-    return conf_settings.judge_placement(known.placement, others)
-
-
-def _stopping(known):
-    return nova_compute.judge_stop(known.settings, known.release, known.units)
-
-
-#: (name, functions that take UpgradeInputs and return problems).
-CHECKS = (
-    ('Driver', (
-        lambda known: nova_compute.judge_load(known.probe),
-        lambda known: nova_compute.judge_setting(known.settings))),
-    ('Release of nova', (
-        lambda known: nova_compute.judge_release(known.probe),)),
-    ('Settings without contradiction', (
-        lambda known: conf_settings.judge(known.settings),)),
-    ('Account in Ironic', (lambda known: conf_settings.judge_scope(
-        known.settings, known.release),)),
-    ('Time to end', (_stopping,)),
-    ('Takeover without fencing', (
-        lambda known: nova_compute.judge_watchdog(
-            known.settings, known.units),)),
-    ('Cells', (lambda known: hosts.judge_cells(known.seen),)),
-    ('Names of hosts', (
-        lambda known: hosts.judge_names(known.seen), _own_name)),
-    ('Conductor groups and shards', (
-        lambda known: hosts.judge_peer_list(known.settings),
-        _partition)),
-    ('Availability zones', (_zones,)),
-    ('Same settings on all', (
-        lambda known: hosts.judge_options(known.collected), _missing)),
-    ('Same driver on all', (
-        lambda known: nova_compute.judge_others(known.collected),
-        _marks, _drivers)),
-    ('Records of nodes', (lambda known: (
-        Problem(found.sentence)
-        for found in findings.second_records(known.seen)),)),
-    ('Schedulers and placement', (
-        lambda known: conf_settings.judge_subset(
-            known.conf_files, known.seen.others),
-        _placement)),
-)
+            upgradecheck.Code.FAILURE if fatal else upgradecheck.Code.WARNING,
+            '\n'.join(problems))
 
 
 def main(argv=None):
-    """Run the command.
-
-    :param argv: arguments; default: those of this process
-    :returns: exit status
-    """
+    """Run the command; return its exit status."""
     args = parser().parse_args(argv)
     if not util.find_spec('nova'):
         print(NO_NOVA, file=sys.stderr)
@@ -239,16 +128,16 @@ def parser():
     top = argparse.ArgumentParser(
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument('upgrade', choices=['upgrade'], metavar='upgrade',
-                     help='the word "upgrade"')
-    top.add_argument('check', choices=['check'], metavar='check',
-                     help='the word "check"')
+    for word in 'upgrade', 'check':
+        top.add_argument(word, choices=[word], metavar=word,
+                         help=f'the word "{word}"')
+    many = {'action': 'append', 'default': []}
     top.add_argument(
-        '--config-file', action='append', default=[], metavar='FILE',
+        '--config-file', metavar='FILE', **many,
         help='as of nova-compute, may be given several times (default: where '
         'nova-compute looks)')
     top.add_argument(
-        '--config-dir', action='append', default=[], metavar='DIRECTORY',
+        '--config-dir', metavar='DIRECTORY', **many,
         help='as of nova-compute, may be given several times')
     arguments.add_clouds(top)
     top.add_argument(
@@ -257,12 +146,12 @@ def parser():
         "host's, a file HOST.conf, or a directory HOST of which all *.conf "
         'files are read')
     top.add_argument(
-        '--placement-config', action='append', default=[], metavar='FILE',
+        '--placement-config', metavar='FILE', **many,
         help='placement.conf (default: where placement looks)')
     top.add_argument(
-        '--unit', action='append', default=[], metavar='NAME',
+        '--unit', metavar='NAME', **many,
         help="systemd's unit of nova-compute, may be given several times "
-        f'(default: {", ".join(nova_compute.UNITS)}, as far as they exist)')
+        f'(default: {", ".join(inputs.UNITS)}, as far as they exist)')
     top.add_argument(
         '--json', action='store_true',
         help='print {"name": ..., "checks": [{"check", "result", '

@@ -3,25 +3,37 @@
 """The inputs of ``nova-ironic-multihost-status``, read when needed.
 
 Each input is read once. If that fails, each access raises the same error.
+Files are read with ConfigOpts objects of their own, so that nova's global one
+stays unchanged. The module does without nova until it reads.
 """
 
 import functools
+from importlib import metadata
 import json
+import math
 import pathlib
-import shutil
+import re
 import subprocess
 import sys
+import typing
+import urllib.parse
+import warnings
 
 from oslo_config import cfg
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.client.upgrade.conf_settings import Unknown
-from nova_ironic_multihost.client.upgrade import nova_compute
+from nova_ironic_multihost import conf as options
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
+from nova_ironic_multihost.rules import takeover
 
-#: An input is not known; the message names the remedy.
+
+class Unknown(Exception):
+    """An input is not known; the message names the remedy."""
+
+
+#: An input is not known.
 ERRORS = (Unknown, cloud_state.CloudError)
 
 #: Timeout of the probe, which imports nova, in seconds.
@@ -29,10 +41,15 @@ DEADLINE = 300
 
 _PROBE = pathlib.Path(__file__).parents[2] / 'adapters' / 'probe.py'
 
-_PYTHON = ('It is the Python of nova-compute: see that it works, and run this '
-           'as a user who may run it.')
+#: Names of the unit in distributions and in devstack.
+UNITS = ('nova-compute.service', 'openstack-nova-compute.service',
+         'devstack@n-cpu.service')
 
-_TRAIT = 'OWNER_NOVA'
+#: Options that must be equal on all compute services that share nodes.
+SHARED = (('ironic_multihost', 'ring_partitions'),
+          ('ironic_multihost', 'move_across_zones'),
+          ('ironic_multihost', 'instance_takeover'),
+          ('DEFAULT', 'service_down_time'))
 
 
 def once(read):
@@ -40,18 +57,122 @@ def once(read):
 
     :param read: the method; it may raise one of :data:`ERRORS`.
     """
-    @functools.wraps(read)
+    @functools.cache
+    def outcome(self):
+        try:
+            return read(self), None
+        except ERRORS as error:
+            return None, error
+
     def get(self):
-        if read.__name__ not in self.known:
-            try:
-                self.known[read.__name__] = read(self)
-            except ERRORS as error:
-                self.known[read.__name__] = error
-        found = self.known[read.__name__]
-        if isinstance(found, ERRORS):
-            raise found
-        return found
-    return property(get)
+        value, error = outcome(self)
+        if error:
+            raise error
+        return value
+    return property(get, doc=read.__doc__)
+
+
+class NovaConf:
+    """The nova.conf of a compute service, or of a controller.
+
+    :param conf: a ConfigOpts with nova's options and ours.
+    :param name: the default of ``[DEFAULT]host``.
+    :ivar origin: names of the files, for people.
+    :ivar driver: ``[DEFAULT]compute_driver``, None on a controller.
+    """
+
+    def __init__(self, conf, name=None):
+        self.conf = conf
+        self.origin = ', '.join([*conf.config_file, *conf.config_dir])
+        try:
+            self.host = conf.host
+            found = conf.get_location('host')
+            if name and not (found and found.location.is_user_controlled):
+                self.host = name
+            self.key = host_key(self.host)
+            self.driver = conf.compute_driver
+            self.down_time = conf.service_down_time
+            self.stop_limit = conf.graceful_shutdown_timeout or math.inf
+            self.partition = options.partition(conf)
+        except (cfg.Error, ValueError) as error:
+            raise Unknown(f'{self.origin}: {error}. Correct it.') from error
+
+    def text(self, group, option):
+        """Return a value as text; None if it is invalid."""
+        try:
+            return str((self.conf if group == 'DEFAULT' else
+                        self.conf[group])[option])
+        except ValueError:
+            # A contradiction of the settings reports it.
+            return None
+
+    @property
+    def takes_over(self):
+        """When instances are taken over, a constant of :mod:`.takeover`."""
+        return self.text('ironic_multihost', 'instance_takeover')
+
+    @property
+    def shared(self):
+        """Texts of the options that all hosts must have alike."""
+        names = list(SHARED)
+        if self.takes_over == takeover.DOWN:
+            # All must wait equally long until a host is dead for certain.
+            names.append(('ironic_multihost', 'takeover_after'))
+        shared = {f'[{group}]{option}': self.text(group, option)
+                  for group, option in names}
+        if self.partition.label:
+            shared['[ironic]peer_list'] = ' '.join(
+                sorted({host_key(peer) for peer in self.partition.peer_list}))
+        return shared
+
+    def contradictions(self, watchdog):
+        """Return sentences; the driver refuses to start with any.
+
+        :param watchdog: the longest WatchdogSec of its units, 0 for none.
+        """
+        timing = health.LeaseTiming(
+            self.conf.rpc_response_timeout, self.down_time)
+        return options.contradictions(
+            self.conf, self.host,
+            timing.over_after(watchdog) if watchdog else None)
+
+    def ironic_wait(self, cause):
+        """Return the seconds that one request to Ironic may be repeated.
+
+        Without a delay keystoneauth doubles the pauses, from 0.5 s to 60 s.
+
+        :param cause: connect or status_code.
+        """
+        delay = self.conf.ironic[f'{cause}_retry_delay']
+        return sum(min(0.5 * 2 ** done, 60) if delay is None else delay
+                   for done in range(
+                       self.conf.ironic[f'{cause}_retries'] or 0))
+
+
+class PlacementConf(typing.NamedTuple):
+    """Settings of placement.conf.
+
+    :ivar origin: names of the files, for people.
+    :ivar retries: ``[placement]allocation_conflict_retry_count``.
+    :ivar stale: a repeated read in a transaction may be stale.
+    """
+
+    origin: str
+    retries: int
+    stale: bool
+
+
+class Unit(typing.NamedTuple):
+    """A unit of systemd.
+
+    :ivar seconds: TimeoutStopSec, from SIGTERM to SIGKILL; may be infinite.
+    :ivar watchdog: WatchdogSec; 0 without a watchdog. With a watchdog
+        nova-compute extends its stop timeout while it ends.
+    """
+
+    name: str
+    seconds: float
+    watchdog: float = 0
 
 
 class UpgradeInputs:
@@ -59,120 +180,101 @@ class UpgradeInputs:
 
     Each property raises one of :data:`ERRORS` if it is not known.
 
-    :param options: of the command line.
+    :param args: of the command line.
     """
 
-    def __init__(self, options):
-        self._options = options
-        self.known = {}
+    def __init__(self, args):
+        self._args = args
 
     @once
     def probe(self):
-        """Result of loading the driver, a Probe."""
-        python = interpreter()
+        """What :mod:`.adapters.probe` prints, a dict."""
+        base = self.settings.conf.ironic_multihost.base_driver
         try:
             done = subprocess.run(
-                [python, '-P', str(_PROBE), *self._base()],
+                [sys.executable, '-P', str(_PROBE), *([base] if base else [])],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True,
                 timeout=DEADLINE)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unknown(f'{python} cannot be run: {error}. {_PYTHON}'
-                          ) from error
+            raise Unknown(f'{sys.executable} cannot be run: {error}. Run this '
+                          'as a user who may run it.') from error
         try:
-            *_, last = done.stdout.splitlines() or ['']
-            result = json.loads(last)
-            return nova_compute.Probe(
-                python, result['nova'], result['registered'], result['error'],
-                tuple(result['lacking']), tuple(result['shadowed']))
-        except (KeyError, TypeError, ValueError) as error:
+            return dict(json.loads(done.stdout.splitlines()[-1]))
+        except (IndexError, TypeError, ValueError) as error:
             *_, last = done.stderr.splitlines() or ['nothing']
             raise Unknown(
-                f'{python} ends with status {done.returncode} when it is to '
-                f'load the driver, and says: {last}. {_PYTHON}') from error
+                f'{sys.executable} ends with status {done.returncode} when it '
+                f'is to load the driver, and says: {last}. Mend that, then '
+                'ask again.') from error
 
-    def _base(self):
-        """Return [base_driver], or [] without one."""
-        try:
-            base = self.settings.base_driver
-        except Unknown:
-            # Another check reports it.
-            return []
-        return [base] if base else []
+    @property
+    def nova(self):
+        """The version of nova."""
+        return metadata.version('nova')
 
     @property
     def release(self):
-        """The release of nova, a number; None if it is not known."""
-        try:
-            return nova_compute.release_of(self.probe.nova)
-        except Unknown:
-            return None
+        """The release of nova, a number; 0 if it is not known."""
+        first = self.nova.partition('.')[0]
+        return int(first) if first.isdecimal() else 0
 
     @once
     def settings(self):
-        """Settings of this host's nova.conf, a ConfSettings."""
-        return conf_settings.read(
-            self._options.config_file, self._options.config_dir)
-
-    @once
-    def collected(self):
-        """Settings of all compute services, a list of ConfSettings.
-
-        Those of this host come first, unless they were collected, too, or the
-        host has no compute service.
-        """
-        found = [conf_settings.read_collected(files, name)
-                 for name, files in _entries(self._options.collected)]
-        try:
-            mine = self.settings
-        except Unknown:
-            # Another check reports it.
-            return found
-        if mine.of_compute and mine.key not in {one.key for one in found}:
-            return [mine, *found]
+        """The NovaConf of this host."""
+        found = NovaConf(_parsed('nova', 'nova-compute', [
+            *(('--config-file', file) for file in self._args.config_file),
+            *(('--config-dir', name) for name in self._args.config_dir)]))
+        if not found.origin:
+            raise Unknown(
+                'There is no nova.conf where nova-compute looks for it, or '
+                'not for this user: name it with --config-file, as '
+                'nova-compute is started.')
         return found
 
+    @once
+    def confs(self):
+        """The NovaConf of all hosts; this one first, if not collected."""
+        found = [
+            # Without the directories and the environment of this host.
+            NovaConf(_parsed(
+                'nova', 'nova-compute',
+                [('--config-file', str(file)) for file in files],
+                default_config_files=[], default_config_dirs=[],
+                use_env=False), name)
+            for name, files in _collected(self._args.collected)]
+        mine = self.settings
+        return (found if mine.key in {one.key for one in found}
+                else [mine, *found])
+
     @property
-    def conf_files(self):
-        """The settings of :attr:`collected`, and of this controller."""
-        try:
-            mine = self.settings
-        except Unknown:
-            # Another check reports it.
-            return self.collected
-        return self.collected if mine.of_compute else [mine, *self.collected]
+    def computes(self):
+        """Those of :attr:`confs` that are of compute services."""
+        return [one for one in self.confs if one.driver]
 
     @once
     def placement(self):
-        """Settings of placement.conf, a PlacementFacts."""
-        conf = cfg.ConfigOpts()
-        conf.register_opt(cfg.IntOpt(
-            'allocation_conflict_retry_count', default=10), 'placement')
-        conf.register_opts([
-            cfg.StrOpt('connection', secret=True),
-            cfg.StrOpt('connection_parameters', default='', secret=True),
-        ], 'placement_database')
-        given = self._options.placement_config
+        """The PlacementConf."""
+        given = self._args.placement_config
         # A copy is read without directories and environment of this host.
-        how = {'default_config_dirs': [], 'use_env': False} if given else {}
-        files = given or list(dict.fromkeys(
-            cfg.find_config_files('placement', 'placement')))
-        if not files:
+        conf = _parsed(
+            'placement', 'placement',
+            [('--config-file', file) for file in given],
+            **({'default_config_dirs': [], 'use_env': False} if given else {}))
+        origin = ', '.join(dict.fromkeys(conf.config_file))
+        if not origin:
             raise Unknown(
                 'There is no placement.conf here, or not for this user: run '
                 'this where placement is, or name a copy with '
                 '--placement-config FILE.')
-        origin = ', '.join(files)
         try:
-            conf([], project='placement', prog='placement',
-                 default_config_files=files, **how)
-            return conf_settings.PlacementFacts(
+            database = conf.placement_database
+            url = urllib.parse.unquote_plus(
+                f'{database.connection or "mysql:"}?'
+                f'{database.connection_parameters}').lower()
+            return PlacementConf(
                 origin, conf.placement.allocation_conflict_retry_count,
-                conf.placement_database.connection,
-                conf.placement_database.connection_parameters)
-        except (cfg.ConfigFilesNotFoundError,
-                cfg.ConfigFilesPermissionDeniedError, OSError) as error:
-            raise Unknown(f'{error}. Name a file that is there, and run this '
-                          'as a user who may read it.') from error
+                url.startswith(('mysql', 'mariadb'))
+                and 'read committed' not in url.replace('-', ' '))
         except (cfg.Error, ValueError) as error:
             # Without the text of the error: the password may be in it.
             raise Unknown(f'{origin} cannot be understood: correct it.'
@@ -181,23 +283,26 @@ class UpgradeInputs:
     @once
     def units(self):
         """systemd's units of nova-compute, a list; None without systemd."""
-        names = self._options.unit or nova_compute.UNITS
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
-                 'TimeoutStopUSec,WatchdogUSec', *names],
+                 'TimeoutStopUSec,WatchdogUSec', *(self._args.unit or UNITS)],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True,
                 timeout=60)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return (
-            nova_compute.loaded(done.stdout) if done.returncode == 0 else None)
+        return loaded_units(done.stdout) if done.returncode == 0 else None
+
+    @property
+    def watched(self):
+        """Those of :attr:`units` with a watchdog."""
+        return [unit for unit in self.units or () if unit.watchdog]
 
     @once
     def cloud(self):
         """The client of the APIs, a CloudClient."""
         return cloud_client.connect(
-            self._options.os_cloud, self._options.os_baremetal_cloud)
+            self._args.os_cloud, self._args.os_baremetal_cloud)
 
     @once
     def seen(self):
@@ -212,7 +317,7 @@ class UpgradeInputs:
     @once
     def marked(self):
         """Uuids of the resource providers with the trait OWNER_NOVA."""
-        return self.cloud.marked(_TRAIT)
+        return self.cloud.marked('OWNER_NOVA')
 
     @once
     def partition_nodes(self):
@@ -236,49 +341,121 @@ class UpgradeInputs:
                 if peers is None or host_key(host) in {mine.key, *peers}]
 
 
-def interpreter():
-    """Return the path of nova-compute's Python; the default is this one."""
-    beside = pathlib.Path(sys.executable).parent / 'nova-compute'
-    script = beside if beside.exists() else shutil.which('nova-compute')
-    if script is not None:
-        try:
-            with open(script, encoding='utf-8') as opened:
-                first = opened.readline().strip()
-        except (OSError, UnicodeDecodeError):
-            first = ''
-        named = first.removeprefix('#!').split()
-        if first.startswith('#!/') and (
-                'python' in pathlib.Path(named[0]).name):
-            return named[0]
-    return sys.executable
+def _parsed(project, prog, given, **how):
+    """Return the ConfigOpts of the files that a service reads.
 
-
-def _entries(directory):
-    """Return (host, files) of each entry of a directory.
-
-    :raises Unknown: it is empty, or cannot be read.
+    :param given: pairs (option of the command line, value).
     """
+    conf = cfg.ConfigOpts()
+    if project == 'nova':
+        _register_nova(conf)
+    else:
+        conf.register_opt(cfg.IntOpt(
+            'allocation_conflict_retry_count', default=10), 'placement')
+        conf.register_opts([
+            cfg.StrOpt('connection', secret=True),
+            cfg.StrOpt('connection_parameters', default='', secret=True),
+        ], 'placement_database')
+    named = ', '.join(value for _, value in given) or f'{project}.conf'
+    try:
+        conf([word for pair in given for word in pair], project=project,
+             prog=prog, **how)
+    except cfg.ConfigFileParseError as error:
+        # Without the text of the error: the line may have a password in it.
+        raise Unknown(f'{error.config_file} cannot be understood: correct '
+                      'what is not "[GROUP]" or "option = value" in it.'
+                      ) from error
+    except UnicodeDecodeError as error:
+        raise Unknown(f'{named} has a character that is not UTF-8: correct '
+                      'it.') from error
+    except (cfg.Error, OSError) as error:
+        raise Unknown(f'{project}.conf cannot be read: {error}. Run this as '
+                      'a user who may read it, and name a file that is there.'
+                      ) from error
+    return conf
+
+
+def _register_nova(conf):
+    """Register nova's options and ours; it needs nova."""
+    try:
+        # Libraries of nova warn at import.
+        with warnings.catch_warnings(action='ignore'):
+            from nova.conf import base
+            from nova.conf import compute
+            from nova.conf import ironic
+            from nova.conf import netconf
+            from nova.conf import scheduler
+            from nova.conf import service
+            from nova.conf import utils
+            from oslo_messaging import opts as oslo_messaging
+            from oslo_service import service as oslo_service
+    except ImportError as error:
+        raise Unknown(
+            f'nova cannot be imported by {sys.executable}: {error}. Install '
+            'the package where nova is, and run this from there.') from error
+    for module in base, compute, netconf, service:
+        module.register_opts(conf)
+    # Not with nova's own group object, which belongs to its global ConfigOpts.
+    conf.register_opts(ironic.ironic_options, group='ironic')
+    conf.register_opts(utils.get_ksa_adapter_opts(
+        ironic.DEFAULT_SERVICE_TYPE), group='ironic')
+    conf.register_opts([
+        cfg.StrOpt('project_name', deprecated_name='tenant_name'),
+        cfg.StrOpt('system_scope')], group='ironic')
+    conf.register_opts(
+        scheduler.filter_scheduler_opts, group='filter_scheduler')
+    for group, listed in [*oslo_service.list_opts(),
+                          *oslo_messaging.list_opts()]:
+        if group is None:
+            conf.register_opts(listed)
+    options.register_opts(conf)
+
+
+def _collected(directory):
+    """Return (host, its files) of each entry of a directory."""
     if directory is None:
         return []
-    root = pathlib.Path(directory)
     try:
-        entries = sorted(root.iterdir())
+        entries = sorted(pathlib.Path(directory).iterdir())
     except OSError as error:
         raise Unknown(f'{directory} cannot be read: {error}. Name the '
                       'directory with the collected files.') from error
-    found = []
-    for entry in entries:
-        files = (sorted(entry.rglob('*.conf'), key=_order)
-                 if entry.is_dir() else [entry])
-        if files and (entry.is_dir() or entry.suffix == '.conf'):
-            found.append((entry.name.removesuffix('.conf'),
-                          [str(file) for file in files]))
+    # In the order in which nova-compute reads them.
+    found = [(entry.name.removesuffix('.conf'), sorted(
+        [entry, *entry.rglob('*')], key=lambda file: (
+            file.parent.suffix == '.d', file.name != 'nova.conf', str(file))))
+        for entry in entries]
+    found = [(name, named) for name, files in found if (named := [
+        file for file in files if file.suffix == '.conf' and file.is_file()])]
     if not found:
         raise Unknown(f'{directory} holds no configuration: put the '
                       'nova.conf of each compute service into it.')
     return found
 
 
-def _order(file):
-    """Return the sort key for the order in which nova-compute reads files."""
-    return file.parent.suffix == '.d', file.name != 'nova.conf', str(file)
+_SECONDS = {'us': 1e-6, 'ms': 1e-3, 's': 1, 'min': 60, 'h': 3600, 'd': 86400,
+            'w': 604800, 'month': 2629800, 'y': 31557600}
+
+
+def loaded_units(shown):
+    """Return the loaded units in the output of ``systemctl show``."""
+    found = []
+    for paragraph in shown.split('\n\n'):
+        fields = dict(line.partition('=')[::2]
+                      for line in paragraph.splitlines())
+        seconds = _seconds(fields.get('TimeoutStopUSec', ''))
+        if fields.get('LoadState') == 'loaded' and seconds is not None:
+            watchdog = _seconds(fields.get('WatchdogUSec', '')) or 0
+            found.append(Unit(
+                fields['Id'], seconds, watchdog if watchdog < math.inf else 0))
+    return found
+
+
+def _seconds(text):
+    """Return the seconds of a time like "1min 30s", or "infinity"."""
+    if text == 'infinity':
+        return math.inf
+    parts = re.findall(r'(\d+)([a-z]+)', text)
+    if not parts or any(unit not in _SECONDS for _, unit in parts):
+        return None
+    return sum(int(number) * _SECONDS[unit] for number, unit in parts)

@@ -122,11 +122,10 @@ class Host(fixtures.Fixture):
         """
         configuration = self._configuration(
             'ironic_multihost.IronicMultiHostDriver')
-        # Without the nova-compute of the outer environment in it.
         process = self._run(
             [str(self.scripts / 'nova-ironic-multihost-status'),
              '--config-file', str(configuration), 'upgrade', 'check',
-             '--json'], PATH='/usr/bin:/bin')
+             '--json'])
         return {one['check']: (one['result'], one['details'])
                 for one in json.loads(process.stdout)['checks']}
 

@@ -1,32 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the tests of all judges use."""
+"""Inputs of the checks from nova.conf files, with all else as it should be."""
 
+import pathlib
+
+import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.client.upgrade import conf_settings
-from nova_ironic_multihost.rules import peers as membership
+from nova_ironic_multihost.client.upgrade import checks
+from nova_ironic_multihost.client.upgrade import command
+from nova_ironic_multihost.client.upgrade import inputs
+from nova_ironic_multihost.tests import views
 
-SHARED = {'[ironic_multihost]ring_partitions': '1024',
-          '[DEFAULT]service_down_time': '60'}
+OURS = f'compute_driver = {checks.OURS}\n'
 
+ALL = frozenset(f'node-{i}' for i in range(6))
 
-def of_host(host, group=None, shard=None, peers=(), shared=(), **more):
-    """Settings of a host; ``shared`` is what it has otherwise."""
-    return conf_settings.ConfSettings(
-        f'{host}.conf', host,
-        partition=membership.Partition(group, shard, tuple(peers)),
-        shared=tuple({**SHARED, **dict(shared)}.items()), **more)
+#: What comes of loading the driver.
+LOADED = {'error': None, 'lacking': [], 'shadowed': []}
 
 
-class JudgeTestCase(base.BaseTestCase):
+class UpgradeTestCase(base.BaseTestCase):
 
-    def assert_silent(self, complaints):
-        self.assertEqual([], [str(one) for one in complaints])
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
-    def assert_complains(self, complaints, *words, fatal=False):
-        """There is one complaint, and it says all this."""
-        [complaint] = complaints
-        for word in words:
-            self.assertIn(word, complaint.sentence)
-        self.assertEqual(fatal, complaint.fatal, complaint.sentence)
+    def write(self, name, text=f'[DEFAULT]\n{OURS}'):
+        """Write a file; return its path."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    def inputs(self, *argv, kind=inputs.UpgradeInputs):
+        return kind(command.parser().parse_args(['upgrade', 'check', *argv]))
+
+
+class CheckTestCase(UpgradeTestCase):
+    """The subclass names the check."""
+
+    CHECK = None
+
+    def known(self, text='', driver=OURS, host='compute-1', others=(), **more):
+        """Inputs of a host with this nova.conf.
+
+        :param others: the nova.conf of other hosts, by name
+        :param more: inputs that are otherwise
+        """
+        mine = self.write('mine.conf',
+                          f'[DEFAULT]\n{driver}host = {host}\n{text}')
+        argv = ['--config-file', mine]
+        for name, settings in dict(others).items():
+            self.write(f'all/{name}.conf', f'[DEFAULT]\n{settings}')
+            argv += ['--collected', str(self.root / 'all')]
+        return self.inputs(*argv, kind=type('Inputs', (
+            inputs.UpgradeInputs,), {
+                'probe': LOADED, 'nova': '34.0.0', 'units': [],
+                'seen': views.consistent(), 'zones': {}, 'marked': ALL,
+                'partition_nodes': ALL,
+                'placement': inputs.PlacementConf('p.conf', 1, False),
+                **more}))
+
+    def assert_silent(self, *args, **more):
+        self.assertEqual([], list(self.CHECK(self.known(*args, **more))))
+
+    def assert_found(self, words, *args, fatal=False, **more):
+        """There is one problem, and it says all this."""
+        [found] = self.CHECK(self.known(*args, **more))
+        for word in [words] if isinstance(words, str) else words:
+            self.assertIn(word, found)
+        self.assertEqual(fatal, isinstance(found, checks.Fatal), found)

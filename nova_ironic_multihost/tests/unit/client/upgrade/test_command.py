@@ -13,7 +13,10 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import command as status
+from nova_ironic_multihost.client.upgrade import inputs
+from nova_ironic_multihost.tests.unit.client.upgrade import base as upgrade
 from nova_ironic_multihost.tests import views
 
 CLEAN = """\
@@ -44,8 +47,8 @@ class StatusTestCase(base.BaseTestCase):
             self.write(number)
         (self.root / 'placement.conf').write_text(
             '[placement]\nallocation_conflict_retry_count = 1\n')
-        self.loaded = {'nova': '34.0.0', 'registered': True, 'error': None,
-                       'lacking': [], 'shadowed': []}
+        self.loaded = dict(upgrade.LOADED)
+        self.run_nova('34.0.0')
         self.stop = '1min 10s'
         self.useFixture(fixtures.MockPatchObject(
             subprocess, 'run', side_effect=self.run_instead))
@@ -68,6 +71,10 @@ class StatusTestCase(base.BaseTestCase):
         for number in 1, 2, 3:
             self.write(number, text)
 
+    def run_nova(self, version):
+        self.useFixture(fixtures.MockPatchObject(
+            inputs.UpgradeInputs, 'nova', version))
+
     def run_instead(self, command, **kwargs):
         out = (f'Id=nova-compute.service\nLoadState=loaded\n'
                f'TimeoutStopUSec={self.stop}\n' if command[0] == 'systemctl'
@@ -89,11 +96,11 @@ class StatusTestCase(base.BaseTestCase):
         if collected:
             more = ('--collected', str(self.root / 'all'), *more)
         code, out = self.call('--json', *more)
-        checks = json.loads(out)['checks']
-        self.assertEqual(max(one['result'] for one in checks), code)
-        self.assertEqual([name for name, _ in status.CHECKS],
-                         [one['check'] for one in checks])
-        return code, {one['check']: one['details'] for one in checks
+        results = json.loads(out)['checks']
+        self.assertEqual(max(one['result'] for one in results), code)
+        self.assertEqual(list(checks.CHECKS),
+                         [one['check'] for one in results])
+        return code, {one['check']: one['details'] for one in results
                       if one['result'] or one['details']}
 
     def assert_found(self, result, check, words, **kwargs):
@@ -118,7 +125,7 @@ class CleanTestCase(StatusTestCase):
     def test_table(self):
         code, out = self.call('--collected', str(self.root / 'all'))
         self.assertEqual(SUCCESS, code)
-        self.assertEqual(len(status.CHECKS), out.count('Result: Success'))
+        self.assertEqual(len(checks.CHECKS), out.count('Result: Success'))
 
     def test_table_has_a_paragraph_for_each_complaint(self):
         """It fits into a terminal, and names of options are not broken."""
@@ -162,7 +169,7 @@ class FaultTestCase(StatusTestCase):
                          (code, list(found)))
 
     def test_release_of_nova(self):
-        self.loaded['nova'] = '30.0.0'
+        self.run_nova('30.0.0')
         self.assert_found(FAILURE, 'Release of nova', 'nova is 30.0.0')
 
     def test_contradictions(self):
@@ -177,7 +184,7 @@ class FaultTestCase(StatusTestCase):
 
     def test_release_that_always_waits(self):
         self.write_all('service_down_time = 30\n')
-        self.loaded['nova'] = '33.0.0'
+        self.run_nova('33.0.0')
         if 'manager_shutdown_timeout' in nova.conf.CONF:
             self.assert_found(WARNING, 'Time to end', 'takes 40 s')
         else:
@@ -189,10 +196,6 @@ class FaultTestCase(StatusTestCase):
                 'compute-4', mapped=None))
         self.write(4)
         self.assert_found(WARNING, 'Cells', 'discover_hosts --by-service')
-
-    def test_spelling(self):
-        self.seen = views.changed(self.seen, 'records', 1, host='Compute-2')
-        self.assert_found(WARNING, 'Names of hosts', 'spelled Compute-2')
 
     def test_spelling_of_this_host(self):
         path = self.write(1)
@@ -242,10 +245,6 @@ class FaultTestCase(StatusTestCase):
         self.assert_found(WARNING, 'Schedulers and placement',
                           'set [placement]allocation_conflict_retry_count = 1 '
                           '(doc')
-        self.cloud.read.side_effect = cloud_state.CloudError('Start nova.')
-        self.assertIn(
-            'allocation_conflict_retry_count = 1, or [placement_database]',
-            self.check()[1]['Schedulers and placement'])
 
     def test_settings_of_a_cloud_without_virtual_machines(self):
         """Both are right, until nova has another hypervisor."""
@@ -272,7 +271,7 @@ class FaultTestCase(StatusTestCase):
             collected=False)[1]['Schedulers and placement'])
 
     def test_scope_of_the_account(self):
-        self.loaded['nova'] = '33.0.0'
+        self.run_nova('33.0.0')
         self.write_all('[ironic]\nproject_name = service\n')
         self.assert_found(WARNING, 'Account in Ironic', 'the role service')
 
@@ -324,22 +323,14 @@ class UnknownTestCase(StatusTestCase):
         self.assertEqual(
             (WARNING, ['Driver', 'Release of nova', 'Time to end']),
             (code, list(found)))
-        self.assertIn('see that it works', found['Driver'])
+        self.assertIn('cannot be run: no', found['Driver'])
         # What is known besides is judged.
         self.assertIn('There is no systemd here', found['Time to end'])
 
     def test_nobody_has_collected_anything(self):
-        code, found = self.check(collected=False)
-        self.assertEqual(
-            (WARNING, ['Same settings on all', 'Same driver on all']),
-            (code, list(found)))
-        self.assertIn('of compute-2, compute-3 are not compared',
-                      found['Same settings on all'])
-
-    def test_before_nova_34_marks_tell_the_driver(self):
-        self.loaded['nova'] = '33.0.0'
-        self.assertEqual(['Same settings on all'],
-                         list(self.check(collected=False)[1]))
+        self.assert_found(WARNING, 'Same settings on all',
+                          'of compute-2, compute-3 are not compared',
+                          collected=False)
 
     def test_a_controller(self):
         self.write(1).write_text('[DEFAULT]\nhost = controller\n')

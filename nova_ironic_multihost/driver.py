@@ -37,7 +37,8 @@ class IronicMultiHostDriver(names.IronicDriver):
         super().__init__(virtapi, read_only)
         base_driver.require_kept(self, mine)
         self.node_cache = ironic.NodeCache(
-            lambda body: ironic.node(body, self.ironic_connection))
+            lambda body: ironic.node(body, self.ironic_connection),
+            lambda: self.service.auditor.nodes, self.service.lister)
 
     @property
     def hash_ring(self):

@@ -71,11 +71,9 @@ class NodeAudits:
     def audit_all(self):
         """Audit all nodes, as :meth:`audit`, also while the service ends."""
         try:
-            with (self._driver.node_cache.listing() as changed,
-                  self._service.ironic_retry.none()):
+            with self._service.ironic_retry.none():
                 return list(self._service.auditor.audit(
-                    settings.read(), self.settled,
-                    lambda audit: self._publish(audit, changed),
+                    settings.read(), self.settled, self._publish,
                     self._service.tracker.has).nodes)
         except ListingError as exc:
             LOG.error(
@@ -85,13 +83,13 @@ class NodeAudits:
                 'list all nodes.', exc)
             raise names.VirtDriverNotReady() from exc
 
-    def _publish(self, audit, changed):
-        """Let nova work with an audit, without the nodes changed since."""
+    def _publish(self, audit):
+        """Let nova work with an audit of all nodes."""
         self.audited = audit
         self._service.due_nodes.follow(settings.read(), audit.view)
         self._service.due_nodes.begin(not self.settled)
         self._follow_takeovers(audit)
-        self._driver.node_cache.replace(audit.nodes, changed)
+        self._driver.node_cache.renew()
         self._driver.node_cache_time = time.time()
 
     def poll_peers(self):
@@ -111,11 +109,8 @@ class NodeAudits:
 
     def poll_ironic(self):
         """Ask Ironic what has changed, and audit that."""
-        with (self._driver.node_cache.listing() as changed,
-              self._service.ironic_retry.none()):
-            more = self._service.ironic_changes.once(
-                settings.read(),
-                lambda nodes: self._driver.node_cache.add(nodes, changed))
+        with self._service.ironic_retry.none():
+            more = self._service.ironic_changes.once(settings.read())
         if more:
             self._service.tasks.wake('ironic_changes')
 
@@ -151,7 +146,6 @@ class NodeAudits:
     def acquire(self, audit, mine):
         """Let nova work with nodes that a poll or a build gave this host."""
         self._follow_takeovers(audit)
-        self._driver.node_cache.add({node: audit.nodes[node] for node in mine})
         for node in mine:
             # Another may have had it since it was audited here.
             self._service.due_nodes.touch(node)
@@ -243,7 +237,6 @@ class NodeAudits:
     def forget(self, node):
         """Have a node read anew when it is needed next."""
         self._driver.node_cache.forget(node)
-        self._service.lister.forget(node)
         self._service.due_nodes.touch(node)
 
     def audit_now(self, node):

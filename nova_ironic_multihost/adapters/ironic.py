@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Set
 import contextlib
 import datetime
 import email.utils
+import functools
 import json
-import threading
 import typing
 import zlib
 
@@ -31,6 +29,7 @@ from openstack import utils
 from oslo_utils import timeutils
 
 from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.rules.mirror import ListingPage
@@ -272,144 +271,91 @@ class IronicMachines:
 class NodeCache(abc.MutableMapping):
     """The nodes of this host by uuid, in place of nova's dict ``node_cache``.
 
-    nova iterates over it in one thread while others change it, so iterations
-    go over copies, made in one step that no thread or greenthread interrupts.
-    Call :meth:`forget` after each change of a node: a listing that began
-    earlier would restore the old state.
+    A view of the mirror, plus the objects of single reads since the last audit
+    of all nodes. nova iterates over it in one thread while others change it.
+
+    :param nodes: returns the rows of the nodes that this host owns.
     """
 
-    def __init__(self, make: Callable[[bytes], typing.Any]) -> None:
-        self._make = make
-        # Uuid -> row with a body, or object of a single read.
-        self._known: dict[str, typing.Any] = {}
-        # Guards the fields below and their methods. Never held during a
-        # request to Ironic.
-        self._lock = threading.Lock()
-        # Uuid -> (row, object). nova changes the objects.
-        self._made: dict[str, tuple[NodeRow, typing.Any]] = {}
-        self._listings: list[set[str]] = []
-        # Instance -> its node; it may be outdated.
+    def __init__(self, make: Callable[[bytes], typing.Any],
+                 nodes: Callable[[], Mapping[str, NodeRow]],
+                 mirror: lister.Lister) -> None:
+        self._made = functools.lru_cache(MADE)(make)
+        self._nodes = nodes
+        self._lister = mirror
+        # Uuid -> object of a single read.
+        self._read: dict[str, typing.Any] = {}
+        # Of the rows of an audit; it may be outdated.
         self._by_instance: dict[str | None, str] = {}
-
-    def __getitem__(self, uuid):
-        return self._node(self._known[uuid])
-
-    def _node(self, known):
-        return self._object(known) if isinstance(known, NodeRow) else known
-
-    def _object(self, row):
-        with self._lock:
-            known, made = self._made.get(row.uuid, (None, None))
-        if known is not row:
-            made = self._make(row.body)
-            with self._lock:
-                self._made[row.uuid] = row, made
-                while len(self._made) > MADE:
-                    del self._made[next(iter(self._made))]
-        return made
-
-    def __setitem__(self, uuid, node):
-        self._known[uuid] = node
-        self._by_instance[node.instance_id] = uuid
-
-    def __delitem__(self, uuid):
-        del self._known[uuid]
-
-    def __contains__(self, uuid):
-        return uuid in self._known
-
-    def __len__(self):
-        return len(self._known)
-
-    def __iter__(self):
-        return iter(list(self._known))
+        self._indexed: Mapping[str, NodeRow] = {}
 
     def row(self, uuid: str) -> NodeRow | None:
         """Return the row of a node from a listing, None if there is none."""
-        known = self._known.get(uuid)
-        return known if isinstance(known, NodeRow) else None
+        known = self._nodes().get(uuid)
+        return None if known is None else self._lister.newest(known)
 
-    def values(self):
-        """Return an iterator over a copy of the nodes."""
-        return (node for _, node in self.items())
+    def __getitem__(self, uuid):
+        row = self.row(uuid)
+        return self._read[uuid] if row is None else self._made(row.body)
+
+    def __setitem__(self, uuid, node):
+        self._read[uuid] = node
+
+    def __delitem__(self, uuid):
+        self._read.pop(uuid, None)
+        self._lister.forget(uuid)
+
+    def __contains__(self, uuid):
+        return uuid in self._read or self.row(uuid) is not None
+
+    def __iter__(self):
+        return (uuid for uuid in {**self._nodes(), **self._read}
+                if uuid in self)
+
+    def __bool__(self):
+        return next(iter(self), None) is not None
+
+    def __len__(self):
+        return len([*self])
 
     def items(self):
-        """Return an iterator over a copy of the (uuid, node) pairs."""
-        return ((uuid, self._node(known))
-                for uuid, known in list(self._known.items()))
+        """Return an iterator over the (uuid, node) pairs."""
+        return ((uuid, node) for uuid in self
+                if (node := self.get(uuid)) is not None)
 
-    def pop(self, uuid, *default):
-        """Remove a node and return it."""
-        return self._node(self._known.pop(uuid, *default))
+    def values(self):
+        """Return an iterator over the nodes."""
+        return (node for _, node in self.items())
 
     def instances(self) -> dict[str, str]:
         """Return {uuid of a node: uuid of its instance}."""
-        return {uuid: instance for uuid, known in list(self._known.items())
-                if (instance := _instance(known)) is not None}
+        found = {uuid: node.instance_id
+                 for uuid, node in list(self._read.items())}
+        found.update((uuid, row.instance) for uuid in self._nodes()
+                     if (row := self.row(uuid)) is not None)
+        return {uuid: instance for uuid, instance in found.items()
+                if instance is not None}
 
     def of_instance(self, instance: str) -> typing.Any:
         """Return the node of an instance, None if it is unknown."""
-        uuid = self._by_instance.get(instance)
-        known = self._known.get(uuid) if uuid is not None else None
-        if known is None or _instance(known) != instance:
-            return None
-        return self._node(known)
+        nodes = self._nodes()
+        if self._indexed is not nodes:
+            self._by_instance = {
+                row.instance: uuid for uuid, row in nodes.items()}
+            self._indexed = nodes
+        node = self.get(self._by_instance.get(instance))
+        return (node if node is not None and node.instance_id == instance
+                else None)
 
-    @contextlib.contextmanager
-    def listing(self) -> Iterator[Set[str]]:
-        """Yield a set that collects the nodes that change during a listing."""
-        changed: set[str] = set()
-        with self._lock:
-            self._listings.append(changed)
-        try:
-            yield changed
-        finally:
-            with self._lock:
-                self._listings = [
-                    one for one in self._listings if one is not changed]
-
-    def replace(self, nodes: Mapping[str, NodeRow],
-                changed: Set[str] = frozenset()) -> None:
-        """Replace all nodes by those of a listing.
-
-        Nodes that have changed since, or have no body, are read when needed. A
-        node in both is never missing in between.
-        """
-        with self._lock:
-            kept = self._kept(nodes, changed)
-            self._known.update(kept)
-            for uuid in self:
-                if uuid not in kept:
-                    self._known.pop(uuid, None)
-            self._made = {}
-            self._by_instance = _by_instance(kept)
-
-    def add(self, nodes: Mapping[str, NodeRow], changed: Set[str] = frozenset()
-            ) -> None:
-        """Add nodes of a listing; otherwise as :meth:`replace`."""
-        with self._lock:
-            kept = self._kept(nodes, changed)
-            self._known.update(kept)
-            for uuid in nodes.keys() - kept.keys():
-                self._known.pop(uuid, None)
-            self._by_instance.update(_by_instance(kept))
-
-    @staticmethod
-    def _kept(nodes, changed):
-        return {uuid: row for uuid, row in nodes.items()
-                if row.body is not None and uuid not in changed}
+    def renew(self) -> None:
+        """Drop all objects, which may be older than the mirror."""
+        self._read.clear()
+        self._made.cache_clear()
 
     def forget(self, uuid: str) -> None:
-        """Remove a node that has changed."""
+        """Remove a node that has changed, until it is read again."""
         # Wait for a read of the node that has begun.
-        @_one_at_a_time(uuid)
-        def forget():
-            with self._lock:
-                for listing in self._listings:
-                    listing.add(uuid)
-                self._known.pop(uuid, None)
-
-        forget()
+        _one_at_a_time(uuid)(self.__delitem__)(uuid)
 
     def read(self, uuid: str, get: Callable[[str], typing.Any],
              is_mine: Callable[[str], bool]) -> typing.Any:
@@ -420,22 +366,13 @@ class NodeCache(abc.MutableMapping):
             if node is None:
                 node = get(uuid)
                 # A listing meanwhile may be newer.
-                if (listed := self.get(uuid)) is not None:
-                    return listed
+                if self.row(uuid) is not None:
+                    return self[uuid]
                 if is_mine(uuid):
                     self[uuid] = node
             return node
 
         return read()
-
-
-def _by_instance(rows):
-    return {row.instance: uuid for uuid, row in rows.items()
-            if row.instance is not None}
-
-
-def _instance(known):
-    return known.instance if isinstance(known, NodeRow) else known.instance_id
 
 
 def _one_at_a_time(uuid):

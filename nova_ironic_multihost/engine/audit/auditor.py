@@ -121,6 +121,11 @@ class Auditor:
         return frozenset(node for node in self._state.records
                          if last.owners.get(node, host) == host)
 
+    @property
+    def nodes(self) -> Mapping[str, NodeRow]:
+        """The rows of the nodes that this host owns, by the last audit."""
+        return self.last.nodes if self.last else {}
+
     def reason(self, node: str) -> Reason | None:
         """Return why this host owns a node or not, None if not audited."""
         return self.last.reasons.get(node) if self.last else None

@@ -5,7 +5,6 @@
 :mod:`.rules.mirror` has the rules. A read that fails changes nothing.
 """
 
-import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -104,8 +103,10 @@ class Lister:
         self._lock = threading.Lock()
         self._listing: Listing | None = None
         self._counts = True
-        #: Requests of other threads: a node to read, or None to list all.
-        self._requests: collections.deque[str | None] = collections.deque()
+        #: A node to read, or None to list all -> its last request, by any
+        #: thread; and the request that was answered last.
+        self._requests: dict[str | None, object] = {}
+        self._answered: dict[str | None, object] = {}
         self._unlisted: frozenset[str] = frozenset()
 
     def read(self, partition: peers.Partition, seconds: float,
@@ -136,29 +137,23 @@ class Lister:
 
     def _read_in_full(self, partition: peers.Partition, seconds: float,
                       wanted: Wanted, often: bool) -> None:
-        requests = {self._requests.popleft()
-                    for _ in range(len(self._requests))}
-        list_again, gone = None in requests, False
+        requests = {node: request for node, request
+                    in [*self._requests.items()]
+                    if self._answered.get(node) is not request}
         changed = {node for node in requests if node is not None}
-        left: Set[str] = changed
-        try:
-            self._listing, left, gone = self._with_changed(self._refreshed(
-                partition, seconds, wanted, list_again,
-                # A changed node that is not known may be new.
-                often and changed <= self.mirror.nodes.keys()),
-                changed, wanted)
-            list_again = False
-        finally:
-            self._requests.extend(left)
-            if list_again or gone:
-                self._requests.append(None)
+        self._listing, left, gone = self._with_changed(self._refreshed(
+            partition, seconds, wanted, None in requests,
+            # A changed node that is not known may be new.
+            often and changed <= self.mirror.nodes.keys()), changed, wanted)
+        self._answered.update(
+            item for item in requests.items() if item[0] not in left)
+        if gone:
+            self._requests[None] = object()
 
     def _refreshed(self, partition: peers.Partition, seconds: float,
                    wanted: Wanted, list_again: bool, often: bool) -> Listing:
-        before = self._listing
-        if before is None:
-            return self._all(Listing(partition, Mirror()), wanted)
-        if before.partition != partition:
+        before = self._listing or Listing(partition, Mirror())
+        if before.partition != partition or not before.mirror.serial:
             return self._all(
                 dataclasses.replace(before, partition=partition), wanted)
         if list_again:
@@ -252,7 +247,17 @@ class Lister:
 
     def forget(self, node: str) -> None:
         """Have the next read get this node, regardless of Ironic's clocks."""
-        self._requests.append(node)
+        self._requests[node] = object()
+
+    def newest(self, row: NodeRow) -> NodeRow | None:
+        """Return a node as read since :meth:`forget`; None without a body."""
+        uuid = row.uuid
+        if self._requests.get(uuid) is not self._answered.get(uuid):
+            return None
+        mirror = self.mirror
+        if uuid in mirror.nodes:
+            row = NodeRow(uuid, mirror.nodes[uuid], mirror.bodies.get(uuid))
+        return row if row.body is not None else None
 
     def seek(self, nodes: Set[str], again: bool = False) -> None:
         """Have the next read list all nodes in one round.
@@ -262,7 +267,7 @@ class Lister:
         :param again: list in any case.
         """
         if again or not nodes <= self._unlisted:
-            self._requests.append(None)
+            self._requests[None] = object()
         self._unlisted = frozenset(nodes)
 
     def _all(self, before: Listing, wanted: Wanted) -> Listing:
@@ -471,9 +476,7 @@ class Lister:
     def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
                 ) -> bool:
         """Whether the last of these nodes that exists was updated before."""
-        if since is None:
-            return False
-        touched = self._first(rows[::-1])
+        touched = self._first(rows[::-1]) if since is not None else None
         return touched is not None and touched < since
 
 

@@ -21,7 +21,6 @@ from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Tracker
 from nova_ironic_multihost.rules import incremental
-from nova_ironic_multihost.rules.mirror import NodeRow
 
 #: The most nodes to audit at a time; builds may wait for that.
 TOGETHER = 50
@@ -41,14 +40,11 @@ class IronicChanges:
         #: Waiting node -> serial of the mirror that showed its change.
         self._waiting: Mapping[str, int] = {}
 
-    def once(self, settings: Settings,
-             then: Callable[[Mapping[str, NodeRow]], None]) -> bool:
+    def once(self, settings: Settings) -> bool:
         """Audit changed nodes; return whether some are left for later.
 
         Nothing before the first full audit. Such an audit decides older
         changes; of those only nodes that are due are audited here.
-
-        :param then: called with {uuid: row} of owned nodes before their audit.
         """
         last = self._auditor.last
         if last is None:
@@ -70,7 +66,6 @@ class IronicChanges:
                   if node not in serials}
 
         def take(audit: Audit, mine: list[str]) -> None:
-            then({node: audit.nodes[node] for node in mine})
             for node in mine:
                 if self._ending():
                     return

@@ -640,6 +640,8 @@ class Process:
             self.sources, Reader(self.sources), clock,
             futurist.SynchronousExecutor)
         self.auditor._lock = Lock(1)
+        self.auditor.audit_changed = functools.partial(
+            self._audit_changed, self.auditor.audit_changed)
         self._recheck = recheck.Recheck(self.auditor, self, self._is_ending)
         self._due_nodes = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
@@ -857,9 +859,16 @@ class Process:
         """What the driver's timer does."""
         # One that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
-            self._changes.once(self._settings, lambda nodes: (
-                self.auditing and self.sources.looked
-                and self.sources.decided(self._running, nodes)))
+            self._changes.once(self._settings)
+
+    def _audit_changed(self, audit_changed, settings, nodes, then):
+        """Tell the judge what a poll has decided while an audit is at it."""
+        def decided(audit, mine):
+            if self.auditing and self.sources.looked:
+                self.sources.decided(self._running, mine)
+            then(audit, mine)
+
+        audit_changed(settings, nodes, decided)
 
     def kill(self):
         """End it at once, wherever it is."""

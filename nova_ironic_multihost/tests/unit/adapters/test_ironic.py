@@ -19,11 +19,13 @@ import requests
 
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
+from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.adapters import base
+from nova_ironic_multihost.tests.unit.engine import listings
 
 NODE = {
     'uuid': 'node-1', 'power_state': 'power on', 'target_power_state': None,
@@ -251,16 +253,9 @@ class PagesTestCase(oslo_base.BaseTestCase):
 class Node:
     """What is made of a body."""
 
-    def __init__(self, body):
+    def __init__(self, body, instance=None):
         self.body = body
-        self.instance_id = None
-
-
-def rows(bodies, **instances):
-    """Return what was listed: {uuid: row}."""
-    return {uuid: NodeRow(uuid, instances.get(uuid),
-                          None if body is None else str(body).encode())
-            for uuid, body in bodies.items()}
+        self.instance_id = instance
 
 
 class NodeCacheTestCase(oslo_base.BaseTestCase):
@@ -268,18 +263,33 @@ class NodeCacheTestCase(oslo_base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.made = []
-        self.cache = ironic.NodeCache(self.make)
+        self.mine = {}
+        self.pages = listings.Ironic()
+        self.lister = lister.Lister(self.pages)
+        self.cache = ironic.NodeCache(
+            self.make, lambda: self.mine, self.lister)
         self.ironic = {}
 
     def make(self, body):
-        self.made.append(body)
-        return Node(body.decode())
+        _, instance, content = body.decode().split()
+        self.made.append(content)
+        return Node(content, None if instance == '-' else instance)
 
     def read(self, uuid, mine=True):
         return self.cache.read(uuid, self.ironic.get, lambda uuid: mine)
 
-    def replace(self, bodies, changed=frozenset()):
-        self.cache.replace(rows(bodies), changed)
+    def listed(self, **nodes):
+        """Ironic has these nodes, {uuid: (content, instance)}; list them."""
+        for uuid, (content, instance) in nodes.items():
+            self.pages.create(uuid)
+            self.pages.change(uuid, content=content, instance=instance)
+        self.lister.read(ALL, 1, lambda node, instance: True)
+
+    def audited(self, **nodes):
+        """As :meth:`listed`; then an audit gives them to this host."""
+        self.listed(**nodes)
+        self.mine = {uuid: NodeRow(uuid, instance, b'decided - decided')
+                     for uuid, (_, instance) in nodes.items()}
 
     def bodies(self):
         return {uuid: node.body for uuid, node in self.cache.items()}
@@ -289,69 +299,55 @@ class NodeCacheTestCase(oslo_base.BaseTestCase):
         self.assertFalse(self.cache)
         self.cache['a'] = node = Node(1)
         self.assertEqual({'a': node}, self.cache)
+        self.assertTrue(self.cache)
         self.assertIn('a', self.cache)
         self.assertEqual(node, self.cache.pop('a', None))
         self.assertIsNone(self.cache.pop('a', None))
 
     def test_objects_are_made_when_they_are_asked_for(self):
-        self.replace({'a': 1, 'b': 2})
+        self.audited(a=(1, None), b=(2, None))
         self.assertEqual(({'a', 'b'}, True, []), (
             set(self.cache), 'a' in self.cache, self.made))
         # nova changes them, and expects that to last for a while.
         self.assertIs(self.cache['a'], self.cache.get('a'))
-        self.assertEqual([b'1'], self.made)
-        self.replace({'a': 1})
+        self.assertEqual(['1'], self.made)
+        self.cache.renew()
         self.cache.get('a')
-        self.assertEqual([b'1', b'1'], self.made)
-
-    def test_few_objects_are_kept(self):
-        with mock.patch.object(ironic, 'MADE', 2):
-            self.replace(dict.fromkeys('abcd', 1))
-            self.assertEqual(4, len(list(self.cache.values())))
-            self.cache.get('d')
-            self.assertEqual(4, len(self.made))
-            self.cache.get('a')
-            self.assertEqual(5, len(self.made))
+        self.assertEqual(['1', '1'], self.made)
 
     def test_it_may_change_while_it_is_iterated(self):
-        for iterate in (iter, ironic.NodeCache.keys,
-                        ironic.NodeCache.instances):
-            self.cache.replace(rows({'a': 1, 'b': 2}, a='i1', b='i2'))
+        for iterate in (iter, ironic.NodeCache.keys, ironic.NodeCache.values,
+                        ironic.NodeCache.items, ironic.NodeCache.instances):
+            self.audited(a=(1, 'i1'), b=(2, 'i2'))
             count = 0
             for _ in iterate(self.cache):
                 self.cache.pop('a', None)
                 self.cache['c'] = Node(3)
                 count += 1
             self.assertEqual(2, count)
-
-    def test_values_of_a_moment_when_nodes_are_forgotten(self):
-        for iterate in (ironic.NodeCache.values,
-                        ironic.NodeCache.items):
-            self.replace({'a': 1, 'b': 2})
-            count = 0
-            for _ in iterate(self.cache):
-                self.cache.forget('b')
-                self.cache.forget('a')
-                count += 1
-            self.assertEqual(2, count)
+            del self.cache['c']
 
     def test_taking_out_a_node_that_has_just_gone(self):
-        self.replace({'a': 1})
-        self.cache._make = lambda body: self.cache.forget('a') or Node(body)
-        self.assertEqual(b'1', self.cache.pop('a', None).body)
-
-    def test_changed_node_of_which_little_was_read_is_read_anew(self):
-        self.replace({'a': 1})
-        self.cache.add(rows({'a': None}))
-        self.assertNotIn('a', self.cache)
+        self.audited(a=(1, None))
+        cache = ironic.NodeCache(
+            lambda body: cache.forget('a') or Node(body),
+            lambda: self.mine, self.lister)
+        self.assertEqual(b'a - 1', cache.pop('a', None).body)
 
     def test_it_may_change_in_another_thread(self):
-        nodes = {str(number): number for number in range(100)}
-        other = {str(number): number for number in range(50, 150)}
+        self.listed(**{str(number): (number, None) for number in range(150)})
+        some, others = ({str(number): NodeRow(str(number), None)
+                         for number in range(first, first + 100)}
+                        for first in (0, 50))
+
+        def change():
+            for number in range(200):
+                self.mine = others if number % 2 else some
+                self.cache.forget(str(number % 150))
+                self.listed()
+
         with futures.ThreadPoolExecutor(1) as pool:
-            done = pool.submit(lambda: [
-                self.replace(listed) for _ in range(200)
-                for listed in (nodes, other)])
+            done = pool.submit(change)
             while not done.done():
                 # A thread of eventlet takes its turn only if it is let.
                 time.sleep(0)
@@ -361,65 +357,61 @@ class NodeCacheTestCase(oslo_base.BaseTestCase):
                         self.assertEqual(uuid, node.body)
             done.result()
 
-    def test_listing_replaces_all(self):
-        self.replace({'a': 'old', 'b': 'old'})
-        self.replace({'b': 'new', 'c': 'new'})
+    def test_nodes_of_the_last_audit(self):
+        self.audited(a=('old', None), b=('old', None))
+        self.audited(b=('new', None), c=('new', None))
         self.assertEqual({'b': 'new', 'c': 'new'}, self.bodies())
 
-    def test_node_that_stays_is_there_at_any_moment(self):
-        stays = {str(number): number for number in range(100)}
-        self.replace(stays)
-        with futures.ThreadPoolExecutor(1) as pool:
-            done = pool.submit(lambda: [
-                self.replace({**stays, f'x{number}': number})
-                for number in range(200)])
-            while not done.done():
-                # A thread of eventlet takes its turn only if it is let.
-                time.sleep(0)
-                self.assertLessEqual(set(stays), set(self.cache))
-            done.result()
+    def test_node_that_was_listed_since_the_audit(self):
+        self.audited(a=('old', None))
+        self.listed(a=('new', 'i1'))
+        self.assertEqual({'a': 'new'}, self.bodies())
+        self.assertEqual({'a': 'i1'}, self.cache.instances())
 
     def test_node_that_changes_while_it_is_listed_is_read_anew(self):
-        with self.cache.listing() as changed, self.cache.listing() as other:
-            self.cache.forget('a')
-            self.replace({'a': 'before', 'b': 'listed'}, changed)
-            self.assertEqual({'b': 'listed'}, self.bodies())
-            self.cache.add(rows({'a': 'before'}), other)
-            self.assertEqual({'b': 'listed'}, self.bodies())
+        self.audited(a=('before', None), b=('before', None))
+        self.pages.meanwhile = lambda: self.cache.forget('a')
+        self.listed(b=('listed', None))
+        self.pages.meanwhile = lambda: None
+        self.assertEqual({'b': 'listed'}, self.bodies())
+        self.assertIsNone(self.cache.row('a'))
         self.ironic['a'] = Node('after')
         self.assertEqual('after', self.read('a').body)
+        self.assertEqual('after', self.cache['a'].body)
         # The next listing sees the change.
-        with self.cache.listing() as changed:
-            self.replace({'a': 'listed'}, changed)
-        self.assertEqual({'a': 'listed'}, self.bodies())
+        self.listed(a=('listed', None))
+        self.assertEqual({'a': 'listed', 'b': 'listed'}, self.bodies())
+
+    def test_node_that_ironic_does_not_list_is_as_decided(self):
+        self.audited(a=('before', None))
+        self.mine['b'] = NodeRow('b', None, b'b - decided')
+        self.assertEqual({'a', 'b'}, set(self.cache))
 
     def test_node_of_which_little_was_listed_is_read(self):
-        self.replace({'a': 'before'})
-        self.replace({'a': None})
+        self.audited(a=('before', None))
+        self.lister.complete(frozenset())
+        self.assertNotIn('a', self.cache)
         self.ironic['a'] = Node('after')
         self.assertEqual('after', self.read('a').body)
+        # It may change without notice.
+        self.cache.renew()
+        self.assertNotIn('a', self.cache)
 
     def test_node_that_changed_is_read_anew(self):
-        self.replace({'a': 'before'})
+        self.audited(a=('before', None))
         self.cache.forget('a')
         self.assertNotIn('a', self.cache)
         self.cache.forget('unknown')
 
-    def test_more_nodes(self):
-        self.replace({'a': 'node'})
-        self.cache.add(rows({'b': 'other'}))
-        self.assertEqual({'a': 'node', 'b': 'other'}, self.bodies())
-
     def test_node_of_an_instance(self):
-        self.cache.replace(rows({'a': 1, 'b': 2}, a='i1'))
-        self.cache.add(rows({'c': 3}, c='i3'))
+        self.audited(a=(1, 'i1'), b=(2, None), c=(3, 'i3'))
         self.assertEqual(['1', '3'], [
             self.cache.of_instance(instance).body
             for instance in ('i1', 'i3')])
         self.assertEqual({'a': 'i1', 'c': 'i3'}, self.cache.instances())
-        self.assertEqual([b'1', b'3'], self.made)
+        self.assertEqual(['1', '3'], self.made)
+        self.listed(c=(4, None))
         self.cache.forget('a')
-        self.cache.add(rows({'c': 3}))
         self.assertEqual([None, None, None], [
             self.cache.of_instance(instance)
             for instance in ('i1', 'i3', 'unknown')])
@@ -451,16 +443,14 @@ class NodeCacheTestCase(oslo_base.BaseTestCase):
 
     def test_what_is_listed_while_a_node_is_read_stays(self):
         def get(uuid):
-            self.cache.add(rows({uuid: 'newer'}))
+            self.audited(a=('newer', None))
             return Node('older')
 
         self.assertIsNone(self.cache.row('a'))
         self.assertEqual('newer', self.cache.read(
             'a', get, lambda uuid: True).body)
         self.assertEqual('newer', self.cache['a'].body)
-        self.assertEqual(rows({'a': 'newer'})['a'], self.cache.row('a'))
-        self.cache['a'] = Node('read')
-        self.assertIsNone(self.cache.row('a'))
+        self.assertEqual(b'a - newer', self.cache.row('a').body)
 
     def test_what_was_read_before_a_change_does_not_come_in_after_it(self):
         reading, answered = threading.Event(), threading.Event()

@@ -78,6 +78,9 @@ class DriverService:
         self._make_builds(driver, virtapi)
         self._make_lifecycle()
         self.tasks = periodic.PeriodicTasks(**self._threads())
+        self._listener = periodic.PeriodicThread('heartbeats', {'heartbeats': (
+            lambda: self.peer_poller.listen(settings.read()),
+            lambda: settings.read().heartbeats.period)})
 
     def _make_audits(self, driver, virtapi):
         self.recorder = metrics.Metrics()
@@ -210,18 +213,15 @@ class DriverService:
         }
 
     def _poll_peers(self):
-        """Poll the peers, and note heartbeats meanwhile in another thread."""
-        listener = periodic.PeriodicThread('heartbeats', {'heartbeats': (
-            lambda: self.peer_poller.listen(settings.read()),
-            lambda: settings.read().heartbeats.period)})
+        """Poll the peers; one thread for all polls notes heartbeats meanwhile."""
         try:
-            listener.start()
+            self._listener.start()
         except RuntimeError as exc:
             LOG.warning('Threads of nova-compute are used up: %s.', exc)
         try:
             self.nodes.poll_peers()
         finally:
-            listener.stop()
+            self._listener.stop()
 
     def _refuse_evacuations(self):
         with self.ironic_retry.none():

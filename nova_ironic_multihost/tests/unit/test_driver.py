@@ -904,6 +904,42 @@ class LookTestCase(DriverTestCase):
         self.assertFalse(threads[0].is_alive())
         self.assertIsNot(threading.current_thread(), threads[0])
 
+    def poll_while_the_conductor_is_silent(self, times):
+        """Poll the peers until a question about heartbeats is due; it fails.
+
+        Returns how many threads have asked.
+        """
+        self.config.config(report_interval=1)
+        asked, answered = threading.Semaphore(0), threading.Event()
+        self.addCleanup(answered.set)
+        askers = []
+
+        def listen(options):
+            askers.append(threading.current_thread())
+            asked.release()
+            answered.wait(60)
+            raise TimeoutError
+
+        self.patch(self.driver.service.peer_poller, 'listen', listen)
+        self.patch(self.driver.service.nodes, 'poll_peers',
+                   lambda: asked.acquire(timeout=1.2))
+        for _ in range(times):
+            self.tasks()['peer_poll'].turn()
+        return askers, answered
+
+    def test_one_thread_at_a_time_asks_a_silent_conductor(self):
+        askers, answered = self.poll_while_the_conductor_is_silent(2)
+        answered.set()
+        self.assertEqual(1, len(askers))
+
+    def test_heartbeats_that_cannot_be_noted_are_logged_once(self):
+        with self.assertLogs(periodic.__name__, 'WARNING') as logs:
+            for _ in range(2):
+                askers, answered = self.poll_while_the_conductor_is_silent(1)
+                answered.set()
+                askers[0].join(60)
+        self.assertEqual(1, len(logs.output))
+
     def test_peers_are_polled_when_threads_are_used_up(self):
         polled = mock.Mock()
         self.patch(self.driver.service.nodes, 'poll_peers', polled)

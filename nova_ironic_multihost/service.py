@@ -105,7 +105,7 @@ class DriverService:
         self.background_audit = due_nodes.BackgroundAudit(
             self.due_nodes, self.tracker,
             lambda: ending() or self.peer_poller.busy,
-            lambda: self.tasks.run_due('placement'))
+            lambda: self.tasks.run_due('ironic'))
         self.recheck = recheck.Recheck(self.auditor, self.tracker, ending)
         self.rebalancer = node_moves.Rebalancer(
             self.auditor, self.tracker, self.due_nodes, self.recheck,
@@ -194,17 +194,17 @@ class DriverService:
             # The conductor.
             'recovery': {'recovery': every(
                 1, lambda: self.recovery.sweep(self.peer_poller.view))},
-            # Ironic, placement and the conductor.
+            # Ironic, placement, the conductor, and nova's lock of claims.
             'ironic': {
                 'ironic_changes': every(1, self.nodes.poll_ironic),
                 'evacuation_refusals': every(1, self._refuse_evacuations),
+                'background_audit': every(1, self.background_audit.once),
             },
             # placement, the conductor, and nova's lock of claims.
             'placement': {
                 'disabled_trait': every(1, self.disabled_trait.once),
                 'provider_changes': every(1, self.provider_changes.once),
                 'in_flight': every(3, self.in_flight.once),
-                'background_audit': every(1, self.background_audit.once),
             },
             # RabbitMQ, which closes connections without heartbeats.
             'backups': {'backups': every(1, self.backups.once)},

@@ -213,7 +213,7 @@ class DriverService:
         }
 
     def _poll_peers(self):
-        """Poll the peers; one thread for all polls notes heartbeats meanwhile."""
+        """Poll the peers; one thread of all polls notes heartbeats then."""
         try:
             self._listener.start()
         except RuntimeError as exc:

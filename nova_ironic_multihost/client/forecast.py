@@ -171,11 +171,11 @@ def of_host(seen: cloud_state.CloudState, host: str,
             return Obstacle.MIGRATING
         node = node_of.get(server.uuid)
         if node is None:
-            if server.node and takeover.needs_no_machine(
-                    server.vm_state, server.task_state):
-                # The new owner of the node takes over the server.
-                return of_node(server.node)
-            return Obstacle.NO_MACHINE
+            # The new owner of the node takes over a build or a delete.
+            return of_node(server.node) if (
+                server.node and takeover.needs_no_machine(
+                    server.vm_state, server.task_state)
+                ) else Obstacle.NO_MACHINE
         if server.node not in (None, node):
             return Obstacle.OTHER_MACHINE
         return taker(node, used=True)

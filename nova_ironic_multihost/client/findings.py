@@ -4,8 +4,8 @@
 
 Without I/O, except for :func:`wait`. When no operation is in progress:
 
-- every node has exactly one record, on a host that is up and mapped to a
-  cell, and one resource provider;
+- every node has exactly one record, on a host that is up, and one resource
+  provider;
 - every allocation has a server, every server on a host has an allocation;
 - Ironic holds nodes only for servers that exist;
 - no server stays in a task state for ever;
@@ -15,6 +15,7 @@ Builds, deletions and moves of nodes break these rules for a moment;
 :func:`wait` waits for them.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -35,22 +36,65 @@ ON_DEAD_HOST = 'instance-on-dead-host'
 #: A node that is in use without a server, and so cannot be scheduled.
 LEAKED = 'leaked-machine'
 
+# Kind -> sentence; {repair} is the command that mends it.
+_SENTENCES = {
+    'compute-missing':
+        'nova has no compute service {subject}: it never started, or has '
+        'another name in its nova.conf',
+    'compute-not-up': '{subject} is {why}',
+    'node-without-record':
+        'node {subject} has no record: no compute owns it, or its host is not '
+        'mapped to a cell ("nova-manage cell_v2 discover_hosts --by-service" '
+        'maps it)',
+    'node-with-many-records':
+        'node {subject} has {number} records: {hosts}',
+    'second-record':
+        '{host} has a second record of node {subject}: {remedy}',
+    'record-without-node':
+        '{hosts} has a record of node {subject}, which Ironic does not show: '
+        'it is gone, or hidden from this account',
+    'record-on-dead-host':
+        '{count} on {subject}, {why}: others take them at their next audit',
+    ON_DEAD_HOST: '{count} on {subject}, {why}: {remedy}',
+    'node-without-provider': 'node {subject} has no resource provider',
+    'provider-without-node':
+        'resource provider {subject} stands for a node that Ironic does not '
+        'show: it is gone, or hidden from this account. {repair} mends it',
+    'second-provider':
+        'resource provider {subject} has the name of node {node}, so '
+        "placement refuses the node's own. {repair} mends it",
+    'free-node-barred':
+        'node {subject} is free and {host} is enabled, yet its provider is '
+        'marked disabled',
+    'allocation-without-instance':
+        'node {node} is allocated to server {subject}, which does not exist. '
+        '{repair} mends it, or says how',
+    'instance-without-allocation':
+        'server {server} is on {host} without an allocation. {repair} mends '
+        'it',
+    LEAKED: 'node {subject} {use}',
+    'record-elsewhere':
+        'node {subject} is recorded on {owner}, its server {server} is on '
+        '{host}',
+    'instance-without-machine':
+        'server {server} is {state}, yet no Ironic node is held for it',
+    'stuck': 'server {server} has been in one task for {age:.0f} s: {task}',
+    'fenced-alive':
+        '{subject} is fenced and sends heartbeats: run '
+        "'nova-ironic-multihost unfence {subject}', or power it off",
+    'still-stopping':
+        '{subject} is up, and {how} at {said:%Y-%m-%d %H:%M} UTC, so that '
+        'others have its free nodes. It takes that back when it starts with '
+        'the driver of this package; with another driver "openstack compute '
+        'service set --enable {subject} nova-compute" does',
+}
+
 #: All kinds of findings and notes.
-KINDS = (
-    'compute-missing', 'compute-not-up', 'node-without-record',
-    'node-with-many-records', 'second-record', 'record-without-node',
-    'record-on-dead-host',
-    ON_DEAD_HOST, 'host-not-mapped', 'node-without-provider',
-    'provider-without-node', 'second-provider', 'free-node-barred',
-    'allocation-without-instance', 'instance-without-allocation', LEAKED,
-    'record-elsewhere', 'instance-without-machine', 'stuck', 'fenced-alive',
-    'still-stopping')
+KINDS = tuple(_SENTENCES)
 
 #: Seconds after which a compute service should have ended that was told to.
 #: With nova's default settings it takes 180 at most.
 STOP_LIMIT = 600
-
-_MAP = '"nova-manage cell_v2 discover_hosts --by-service" maps it'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +114,12 @@ class Finding:
         return f'{self.kind}:{self.subject}'
 
 
+def _found(kind: str, subject: str, **words: Any) -> Finding:
+    return Finding(kind, subject, _SENTENCES[kind].format(
+        subject=subject, **words,
+        repair=f'"nova-ironic-multihost repair {kind}:{subject}"'))
+
+
 def inconsistencies(seen: cloud_state.CloudState, now: float,
                     hosts: Iterable[str] = ()) -> list[Finding]:
     """Return all inconsistencies of a cloud.
@@ -78,7 +128,7 @@ def inconsistencies(seen: cloud_state.CloudState, now: float,
     :param hosts: names of compute services that must exist and be up
     """
     return [*_expected(seen, hosts), *second_records(seen),
-            *_records(seen), *_hosts(seen),
+            *_records(seen), *_dead_hosts(seen), *_alive(seen),
             *_providers(seen), *_allocations(seen), *_machines(seen),
             *_tasks(seen, now)]
 
@@ -88,21 +138,13 @@ def notes(seen: cloud_state.CloudState, now: float) -> list[Finding]:
 
     :param now: seconds since the epoch
     """
-    found = []
-    for service in seen.services:
-        said = liveness.stop_marker_time(service.stop_marker)
-        if service.up and said and now - said.timestamp() > STOP_LIMIT:
-            found.append(Finding(
-                'still-stopping', service.host,
-                f'{service.host} is up, and '
-                + ('disabled because it was stopped' if service.disabled
-                   else 'marked as stopped')
-                + f' at {said:%Y-%m-%d %H:%M} UTC, so that others have its '
-                'free nodes. It takes that back when it starts with the '
-                'driver of this package; with another driver "openstack '
-                f'compute service set --enable {service.host} nova-compute" '
-                'does'))
-    return found
+    return [_found('still-stopping', service.host, said=said, how=(
+        'disabled because it was stopped' if service.disabled
+        else 'marked as stopped'))
+        for service in seen.services
+        if service.up
+        and (said := liveness.stop_marker_time(service.stop_marker))
+        and now - said.timestamp() > STOP_LIMIT]
 
 
 def _expected(seen: cloud_state.CloudState,
@@ -110,59 +152,36 @@ def _expected(seen: cloud_state.CloudState,
     for host in hosts:
         service = seen.service_of.get(host_key(host))
         if service is None:
-            yield Finding('compute-missing', host,
-                          f'nova has no compute service {host}: it never '
-                          'started, or has another name in its nova.conf')
+            yield _found('compute-missing', host)
         elif not service.up:
-            why = ('is forced down' if service.forced_down
-                   else 'is down: nova misses its heartbeat')
-            yield Finding('compute-not-up', host, f'{service.host} {why}')
+            yield _found('compute-not-up', host, why=(
+                'forced down' if service.forced_down
+                else 'down: nova misses its heartbeat'))
 
 
 def second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
     """Yield the records with another uuid than the node that they name."""
     for record in seen.records:
         if record.second:
-            yield Finding(
-                'second-record', record.name,
-                f'{record.host} has a second record of node {record.name}: '
-                + model.second_record(record.name, record.node))
+            yield _found('second-record', record.name, host=record.host,
+                         remedy=model.second_record(record.name, record.node))
 
 
 def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
-    owners: dict[str, list[str]] = {}
+    owners = collections.defaultdict[str, list[str]](list)
     for record in seen.records:
-        if record.second:
-            continue
-        owners.setdefault(record.node, []).append(record.host)
-    for node in seen.nodes:
-        hosts = owners.pop(node.uuid, [])
-        if not hosts:
-            yield Finding('node-without-record', node.uuid,
-                          f'node {node.uuid} has no record: no compute '
-                          f'owns it{_unless_hidden(seen)}')
-        elif len(hosts) > 1:
-            yield Finding('node-with-many-records', node.uuid,
-                          f'node {node.uuid} has {len(hosts)} records: '
-                          f'{", ".join(sorted(hosts))}')
-    yield from _dead_hosts(seen)
+        if not record.second:
+            owners[record.node].append(record.host)
+    for uuid in seen.node_of:
+        if uuid not in owners:
+            yield _found('node-without-record', uuid)
     for uuid, hosts in owners.items():
-        yield Finding('record-without-node', uuid,
-                      f'{", ".join(sorted(hosts))} has a record of node '
-                      f'{uuid}, which Ironic does not show: it is gone, or '
-                      'hidden from who asks')
-
-
-def _unless_hidden(seen: cloud_state.CloudState) -> str:
-    """Return the other possible cause: nova hides records of unmapped hosts.
-
-    '' if all hosts are known to be mapped.
-    """
-    unknown = sorted(s.host for s in seen.services if s.mapped is None)
-    if not unknown:
-        return ''
-    return (f', or one whose host is not mapped to a cell ({_MAP}; of '
-            f'{arguments.some(unknown)} it is not known)')
+        names = ', '.join(sorted(hosts))
+        if uuid not in seen.node_of:
+            yield _found('record-without-node', uuid, hosts=names)
+        elif len(hosts) > 1:
+            yield _found('node-with-many-records', uuid, hosts=names,
+                         number=len(hosts))
 
 
 def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
@@ -173,13 +192,14 @@ def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
         nodes = [node for node in seen.owned_by(host) if node in seen.node_of]
         used = sum(node in seen.server_of for node in nodes)
         why, remedy = _dead(host, seen.service_of.get(key), seen.at)
-        if used:
-            yield Finding(ON_DEAD_HOST, host, f'{_are(used, "server")} on '
-                          f'{host}, {why}: {remedy}')
-        if len(nodes) > used:
-            yield Finding('record-on-dead-host', host,
-                          f'{_are(len(nodes) - used, "free node")} on {host}, '
-                          f'{why}: others take them at their next audit')
+        for kind, number, noun in (
+                (ON_DEAD_HOST, used, 'server'),
+                ('record-on-dead-host', len(nodes) - used, 'free node')):
+            if number:
+                yield _found(
+                    kind, host, why=why, remedy=remedy,
+                    count=arguments.counted(number, noun)
+                    + (' is' if number == 1 else ' are'))
 
 
 def _dead(host: str, service: cloud_state.Service | None,
@@ -206,127 +226,72 @@ def _since(moment: float | None, now: float) -> str:
     return f' since {day}{then:%H:%M} UTC'
 
 
-def _are(number: int, noun: str) -> str:
-    return f'1 {noun} is' if number == 1 else f'{number} {noun}s are'
-
-
-def _hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
-    owning = {record.key for record in seen.records}
-    for service in seen.services:
-        if service.alive:
-            yield Finding('fenced-alive', service.host,
-                          f'{service.host} is fenced and sends heartbeats: '
-                          "run 'nova-ironic-multihost unfence "
-                          f"{service.host}', or power it off")
-        if service.mapped is False and (
-                service.up or service.key in owning):
-            yield Finding('host-not-mapped', service.host,
-                          f'{service.host} is not mapped to a cell: builds '
-                          f'sent there fail ({_MAP})')
+def _alive(seen: cloud_state.CloudState) -> Iterator[Finding]:
+    return (_found('fenced-alive', service.host)
+            for service in seen.services if service.alive)
 
 
 def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
     for uuid in seen.node_of:
         if uuid not in seen.provider_of:
-            yield Finding('node-without-provider', uuid,
-                          f'node {uuid} has no resource provider')
+            yield _found('node-without-provider', uuid)
     for provider in seen.providers:
         node = seen.node_of.get(provider.uuid)
-        if node is None and provider.name in seen.node_of:
-            yield Finding('second-provider', provider.uuid,
-                          f'resource provider {provider.uuid} has the name '
-                          f'of node {provider.name}, so placement refuses '
-                          "the node's own. "
-                          + _repair('second-provider', provider.uuid))
-            continue
-        if node is None:
-            yield Finding('provider-without-node', provider.uuid,
-                          f'resource provider {provider.uuid} stands for a '
-                          'node that Ironic does not show: it is gone, or '
-                          'hidden from who asks. '
-                          + _repair('provider-without-node', provider.uuid))
-            continue
         host = seen.owner_of.get(provider.uuid)
         owner = seen.service_of.get(host) if host else None
-        if (owner and owner.up and not owner.disabled
+        if node is None and provider.name in seen.node_of:
+            yield _found('second-provider', provider.uuid, node=provider.name)
+        elif node is None:
+            yield _found('provider-without-node', provider.uuid)
+        elif (owner and owner.up and not owner.disabled
                 and not node.instance_uuid
                 and cloud_state.DISABLED_TRAIT in provider.traits):
-            yield Finding('free-node-barred', provider.uuid,
-                          f'node {provider.uuid} is free and {owner.host} '
-                          'is enabled, yet its provider is marked disabled')
+            yield _found('free-node-barred', provider.uuid, host=owner.host)
 
 
 def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
     if seen.allocations is None:
         return
-    consumers: dict[str, str] = {}
-    for allocation in seen.allocations:
-        consumers[allocation.consumer] = allocation.provider
+    consumers = {one.consumer: one.provider for one in seen.allocations}
+    living = {one.uuid: one for one in seen.instances if not one.deleted}
     for consumer, node in consumers.items():
-        instance = seen.instance_of.get(consumer)
-        if instance is None or instance.deleted:
-            yield Finding('allocation-without-instance', consumer,
-                          f'node {node} is allocated to server {consumer}, '
-                          'which does not exist. '
-                          + _repair('allocation-without-instance', consumer)
-                          + ', or says how')
-    for instance in seen.instances:
-        if (instance.host and not instance.deleted
-                and instance.uuid not in consumers):
-            yield Finding('instance-without-allocation', instance.uuid,
-                          f'server {_named(instance)} is on {instance.host} '
-                          'without an allocation. '
-                          + _repair('instance-without-allocation',
-                                    instance.uuid))
-
-
-def _repair(kind: str, subject: str) -> str:
-    """Return the remedy of a finding that repair can mend."""
-    return f'"nova-ironic-multihost repair {kind}:{subject}" mends it'
+        if consumer not in living:
+            yield _found('allocation-without-instance', consumer, node=node)
+    for server in living.values():
+        if server.host and server.uuid not in consumers:
+            yield _found('instance-without-allocation', server.uuid,
+                         server=_named(server), host=server.host)
 
 
 def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:
     for node in seen.nodes:
-        if node.instance_uuid:
-            instance = seen.instance_of.get(node.instance_uuid)
-            if instance is None or instance.deleted:
-                yield Finding(LEAKED, node.uuid,
-                              f'node {node.uuid} ({node.provision_state}) '
-                              f'is held for server {node.instance_uuid}, '
-                              'which does not exist')
-            elif (instance.key and node.uuid in seen.owner_of
-                    and seen.owner_of[node.uuid] != instance.key):
-                yield Finding('record-elsewhere', node.uuid,
-                              f'node {node.uuid} is recorded on '
-                              f'{seen.owner_of[node.uuid]}, its server '
-                              f'{_named(instance)} is on {instance.host}')
-        elif node.provision_state == 'active':
-            yield Finding(LEAKED, node.uuid,
-                          f'node {node.uuid} is active for no server')
+        server = seen.server_on.get(node.uuid)
+        owner = seen.owner_of.get(node.uuid)
+        if seen.usage(node).stray:
+            yield _found(LEAKED, node.uuid, use=(
+                f'({node.provision_state}) is held for server '
+                f'{node.instance_uuid}, which does not exist'
+                if node.instance_uuid else 'is active for no server'))
+        elif server and server.key and owner not in (None, server.key):
+            yield _found('record-elsewhere', node.uuid, owner=owner,
+                         server=_named(server), host=server.host)
     held = {node.instance_uuid for node in seen.nodes}
-    for instance in seen.instances:
-        if (instance.vm_state in ('active', 'stopped')
-                and not instance.deleted and instance.uuid not in held):
-            yield Finding('instance-without-machine', instance.uuid,
-                          f'server {_named(instance)} is '
-                          f'{instance.vm_state}, yet no Ironic node is held '
-                          'for it')
+    for server in seen.instances:
+        if (server.vm_state in ('active', 'stopped')
+                and not server.deleted and server.uuid not in held):
+            yield _found('instance-without-machine', server.uuid,
+                         server=_named(server), state=server.vm_state)
 
 
 def _tasks(seen: cloud_state.CloudState, now: float) -> Iterator[Finding]:
-    for instance in seen.instances:
-        if instance.deleted or not instance.task_state:
-            continue
-        age = now - instance.updated
-        if age > seen.task_limit:
-            yield Finding('stuck', instance.uuid,
-                          f'server {_named(instance)} has been in one task '
-                          f'for {age:.0f} s: {seen.task(instance)}')
+    return (_found('stuck', one.uuid, server=_named(one),
+                   age=now - one.updated, task=seen.task(one))
+            for one in seen.instances if one.task_state and not one.deleted
+            and now - one.updated > seen.task_limit)
 
 
-def _named(instance: cloud_state.CloudServer) -> str:
-    return f'{instance.name} ({instance.uuid})' if instance.name else (
-        instance.uuid)
+def _named(server: cloud_state.CloudServer) -> str:
+    return f'{server.name} ({server.uuid})' if server.name else server.uuid
 
 
 def busy(seen: cloud_state.CloudState) -> int:

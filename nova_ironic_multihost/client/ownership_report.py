@@ -412,7 +412,6 @@ class OwnershipReport:
             my_nodes=self._owned.get(host, frozenset()),
             view=view,
             preferences=self.preferences(part),
-            mapped=self.seen.service_of[host].mapped is not False,
             zones=self.zones,
             instance_states=self._states,
             records=self._records,

@@ -257,18 +257,6 @@ class Number(columns.FormattableColumn):
         return self._value if self._value is None else round(self._value, 2)
 
 
-class Percent(columns.FormattableColumn):
-    """A number of percent."""
-
-    def human_readable(self):
-        """Return one digit and the sign."""
-        return f'{self._value:.1f} %'
-
-    def machine_readable(self):
-        """Return the number rounded."""
-        return round(self._value, 1)
-
-
 class Moment(columns.FormattableColumn):
     """Seconds since the epoch, or None if not known."""
 

@@ -19,11 +19,7 @@ from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
 COLUMNS = 'Host', 'State', 'Status', 'Nodes', 'Free', 'Used', 'Balance'
-MORE = ('Leaked', 'Share', 'Taking over', 'Mapped', 'Partition', 'Zone',
-        'Last heartbeat')
-
-_FORMS = {'Balance': base.Number, 'Share': base.Percent,
-          'Mapped': base.YesNo, 'Last heartbeat': base.Moment}
+MORE = 'Leaked', 'Taking over', 'Partition', 'Zone', 'Last heartbeat'
 
 #: Moves the cursor of a terminal to the top left, and clears all.
 _CLEAR = '\x1b[H\x1b[2J'
@@ -42,11 +38,9 @@ class ListComputes(base.CloudCommand, lister.Lister):
 
     With --long:
 
-    Leaked     nodes held for no server of nova. Share: of all nodes.
+    Leaked     nodes held for no server of nova.
     Taking over
                servers that it takes over from a dead host now.
-    Mapped     whether its host is mapped to a cell; nova shows that only of
-               a host that owns a node.
     Partition  the partition of the nodes that it owns.
     Last heartbeat
                or the last change by an operator.
@@ -98,7 +92,8 @@ columns are shown, and the missing service is named
             self.status = arguments.UNKNOWN
             return shown
         shown = COLUMNS + (MORE if parsed_args.long else ())
-        forms = _FORMS | {'State': self._state, 'Status': self._state}
+        forms = {'Balance': base.Number, 'Last heartbeat': base.Moment,
+                 'State': self._state, 'Status': self._state}
         return shown, [
             tuple(forms[name](row[name]) if name in forms else row[name]
                   for name in shown) for row in rows(report)]
@@ -194,9 +189,7 @@ def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
         'Nodes': nodes, 'Free': free, 'Used': used,
         'Balance': free / average if average else None,
         'Leaked': nodes - free - used,
-        'Share': 100 * nodes / len(report.seen.nodes) if nodes else 0,
         'Taking over': _taking(report.seen, host),
-        'Mapped': service.mapped if service is not None else None,
         'Partition': part.label if part is not None else '',
         'Zone': report.zones.get(host, ''),
         'Last heartbeat': service.seen if service is not None else None}

@@ -2,7 +2,8 @@
 
 """node list, node show, leaks: owners of nodes, machines without a server."""
 
-import dataclasses
+from collections.abc import Sequence
+import typing
 
 from cliff import lister
 from cliff import show
@@ -15,7 +16,6 @@ from nova_ironic_multihost.rules.peers import host_key
 COLUMNS = 'UUID', 'Name', 'Owner', 'Preferred', 'State', 'Why', 'Next'
 MORE = 'Server', 'Provision state', 'Partition', 'Zone', 'Barred'
 
-_STATES = {kind.value: kind for kind in cloud_state.Usage}
 _UNSEEN = 'not known from outside'
 
 
@@ -26,8 +26,7 @@ class ListNodes(base.CloudCommand, lister.Lister):
             has deleted. unknown server: held for a server that nova does not
             know. no server: active, and held for no server.
     Why     the reason of its owner, and the rule that it comes from
-            (documentation, page "Who owns a node"); empty if its owner is
-            not up.
+            (documentation, page "Who owns a node").
     Next    the compute service that is about to take it, or why none is.
     """
 
@@ -48,7 +47,7 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
             '--host', metavar='HOST',
             help='only the nodes that this compute service owns')
         parser.add_argument(
-            '--state', choices=sorted(_STATES),
+            '--state', choices=sorted(one.value for one in cloud_state.Usage),
             help='only the nodes of which this is true')
         parser.add_argument(
             '--moving', action='store_true',
@@ -63,61 +62,26 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
     def take_action(self, parsed_args):
         """Return the table."""
         report = self.report(parsed_args)
-        _expect_known(report.seen, parsed_args.host)
-        node_reports = report.verdicts(
-            node for node in report.seen.nodes
-            if _chosen(report, node, parsed_args))
-        return COLUMNS + (MORE if parsed_args.long else ()), [
-            _short(report, node_report) + (
-                _more(report, node_report) if parsed_args.long else ())
-            for node_report in sorted(node_reports, key=_place)
-            if node_report.moves or not parsed_args.moving]
-
-
-def _expect_known(seen, host):
-    if host is not None and host_key(host) not in seen.names:
-        known = ', '.join(seen.names.values()) or 'none'
-        raise base.Refused(
-            f'nova has no compute service "{host}", and no record of one. '
-            f'Name one of those that it has: {known}.')
-
-
-def _chosen(report, node, args):
-    return (
-        (args.host is None
-         or report.seen.owner_of.get(node.uuid) == host_key(args.host))
-        and (args.state is None
-             or report.seen.usage(node) is _STATES[args.state]))
-
-
-def _place(node_report):
-    """Return the sort key: nodes with names come first, by their names."""
-    node = node_report.node
-    return not node.name, node.name, node.uuid
-
-
-def _short(report, node_report):
-    node = node_report.node
-    return (node.uuid, node.name, node_report.owner or '',
-            node_report.preferred or '', report.seen.usage(node).value,
-            node_report.because, node_report.ahead)
-
-
-def _more(report, node_report):
-    node = node_report.node
-    part = report.partitions.of_node(node)
-    return (node.instance_uuid or '', node.provision_state,
-            part.label if part is not None else '',
-            report.zones.get(node_report.owner, ''),
-            base.YesNo(_barred(report, node)))
-
-
-def _barred(report, node):
-    """Return whether the scheduler ignores a node; None without provider."""
-    provider = report.seen.provider_of.get(node.uuid)
-    if provider is None:
-        return None
-    return cloud_state.DISABLED_TRAIT in provider.traits
+        seen, host, state = report.seen, parsed_args.host, parsed_args.state
+        if host is not None and host_key(host) not in seen.names:
+            known = ', '.join(seen.names.values()) or 'none'
+            raise base.Refused(
+                f'nova has no compute service "{host}", and no record of one. '
+                f'Name one of those that it has: {known}.')
+        columns = COLUMNS + (MORE if parsed_args.long else ())
+        # Nodes with names come first, by their names.
+        nodes = sorted((
+            node for node in seen.nodes
+            if host is None
+            or seen.owner_of.get(node.uuid) == host_key(host)),
+            key=lambda node: (not node.name, node.name, node.uuid))
+        return columns, [
+            tuple(fields[column.lower().replace(' ', '_')]
+                  for column in columns)
+            for one in report.verdicts(nodes)
+            for fields in [_fields(report, one)]
+            if state in (None, fields['state'])
+            and (one.moves or not parsed_args.moving)]
 
 
 class ShowNode(base.CloudCommand, show.ShowOne):
@@ -154,7 +118,7 @@ be asked
         node = node_report.node
         built = (self.survey().built(node.instance_uuid)
                  if node.instance_uuid else None)
-        return tuple(zip(*_lines(report, node_report, built)))
+        return zip(*_fields(report, node_report, built).items())
 
 
 def _named(seen, name):
@@ -202,42 +166,41 @@ def _came(node_report, built):
     return 'not known', None
 
 
-def _lines(report, node_report, built):
-    node = node_report.node
-    seen = report.seen
-    record = next((one for one in seen.records if one.node == node.uuid),
-                  None)
+def _fields(report, node_report, built=None):
+    """Return {name: value} of a node."""
+    node, seen = node_report.node, report.seen
+    owner = seen.names.get(node_report.owner, '')
     instance = seen.instance_of.get(node.instance_uuid or '')
     came, since = _came(node_report, built)
     part = report.partitions.of_node(node)
-    yield 'uuid', node.uuid
-    yield 'name', node.name
-    yield 'owner', record.host if record is not None else ''
-    yield 'owner_since', base.Moment(since)
-    yield 'came_by', came
-    yield 'preferred', node_report.preferred or ''
-    yield 'state', seen.usage(node).value
-    yield 'why', node_report.because or _ownerless(node_report)
-    yield 'next', node_report.ahead
-    yield 'rule', node_report.rules
-    yield 'depends_on', (f'{_UNSEEN}: {node_report.unseen}'
-                         if node_report.unseen else '')
-    yield 'server', node.instance_uuid or ''
-    yield 'server_host', (instance.host or '') if instance else ''
-    yield 'server_task', (
-        report.seen.task(instance) if instance else '')
-    yield 'provision_state', node.provision_state
-    yield 'provision_state_since', base.Moment(node.since)
-    yield 'maintenance', base.YesNo(node.maintenance)
-    yield 'partition', part.label if part is not None else ''
-    yield 'zone', report.zones.get(node_report.owner, '')
-    yield 'barred', base.YesNo(_barred(report, node))
+    provider = seen.provider_of.get(node.uuid)
+    return {
+        'uuid': node.uuid,
+        'name': node.name,
+        'owner': owner,
+        'owner_since': base.Moment(since),
+        'came_by': came,
+        'preferred': node_report.preferred or '',
+        'state': seen.usage(node).value,
+        'why': node_report.because or (
+            f'{owner} has its record and is not up' if owner
+            else 'no compute service has a record of it'),
+        'next': node_report.ahead,
+        'rule': node_report.rules,
+        'depends_on': (f'{_UNSEEN}: {node_report.unseen}'
+                       if node_report.unseen else ''),
+        'server': node.instance_uuid or '',
+        'server_host': instance.host or '' if instance else '',
+        'server_task': seen.task(instance) if instance else '',
+        'provision_state': node.provision_state,
+        'provision_state_since': base.Moment(node.since),
+        'maintenance': base.YesNo(node.maintenance),
+        'partition': part.label if part is not None else '',
+        'zone': report.zones.get(node_report.owner, ''),
+        'barred': base.YesNo(
+            None if provider is None
+            else cloud_state.DISABLED_TRAIT in provider.traits)}
 
-
-def _ownerless(node_report):
-    if node_report.owner is None:
-        return 'no compute service has a record of it'
-    return f'{node_report.owner} has its record and is not up'
 
 LEAK_COLUMNS = ('Node', 'Name', 'Provision state', 'Held for', 'Server',
                 'Owner', 'Freed by', 'Next')
@@ -272,10 +235,8 @@ exit status: 0, or 2 if the cloud cannot be asked
         found = leaks(self.report(parsed_args))
         if not found:
             self.tell('none: each machine has a server')
-        return LEAK_COLUMNS, [
-            (one.node.uuid, one.node.name, one.node.provision_state,
-             one.kind.value, one.node.instance_uuid or '', one.owner,
-             one.frees, one.next) for one in found]
+        return LEAK_COLUMNS, found
+
 
 #: When nova's periodic task next removes deleted servers from a host.
 REAPER = ('within 1800 s, or what '
@@ -287,64 +248,44 @@ _NOT_UNDEPLOYED = frozenset({
     'adopt failed'})
 
 
-@dataclasses.dataclass(frozen=True)
-class Leak:
-    """A machine without a server.
-
-    :param owner: host of the record of the node, '' without a record.
-    :param frees: host that will tear the machine down by itself, or ''.
-    :param next: what happens, a sentence.
-    """
-
-    node: cloud_state.Node
-    kind: cloud_state.Usage
-    owner: str
-    frees: str
-    next: str
-
-
-def leaks(report: ownership_report.OwnershipReport) -> list[Leak]:
-    """Return the machines without a server, in Ironic's order."""
+def leaks(report: ownership_report.OwnershipReport
+          ) -> list[Sequence[typing.Any]]:
+    """Return the rows of the machines without a server."""
     seen = report.seen
-    strays = [node for node in seen.nodes if seen.usage(node).stray]
-    return [_leak(node_report, seen.usage(node_report.node))
-            for node_report in report.verdicts(strays)]
-
-
-def _leak(node_report: ownership_report.NodeReport,
-          kind: cloud_state.Usage) -> Leak:
-    frees, sentence = (
-        _deleted(node_report) if kind is cloud_state.Usage.LEAKED
-        else _foreign(node_report, kind))
-    return Leak(node_report.node, kind, node_report.owner or '', frees,
-                sentence)
+    return [
+        (one.node.uuid, one.node.name, one.node.provision_state, kind.value,
+         one.node.instance_uuid or '', one.owner or '',
+         *(_deleted(one) if kind is cloud_state.Usage.LEAKED
+           else ('', _foreign(one.node, kind))))
+        for one in report.verdicts(
+            node for node in seen.nodes if seen.usage(node).stray)
+        for kind in [seen.usage(one.node)]]
 
 
 def _deleted(node_report: ownership_report.NodeReport) -> tuple[str, str]:
     """Return (host that frees it, sentence) if nova deleted the server."""
-    if node_report.why is not None and node_report.why.mine:
+    why, following = node_report.why, node_report.next
+    if why is not None and why.mine:
         host = str(node_report.owner)
         return host, f'{host} tears it down {REAPER}'
-    if node_report.next is not None and node_report.next.mine:
-        host = str(node_report.decider)
+    host = str(node_report.decider)
+    if following is None:
+        return '', ('nobody can take it: no compute service of its partition '
+                    'and zone is up and enabled. Start one, or enable one')
+    if following.mine:
         return host, (f'{host} takes it at its next audit, and tears it down '
                       f'{REAPER}')
-    if node_report.next is not None:
-        return str(node_report.decider), (
-            f'{node_report.decider} is to take it and does not yet: '
-            f'{node_report.next.value}')
-    return '', ('nobody can take it: no compute service of its partition and '
-                'zone is up and enabled. Start one, or enable one')
+    return host, (f'{host} is to take it and does not yet: '
+                  f'{following.value}')
 
 
-def _foreign(node_report: ownership_report.NodeReport, kind: cloud_state.Usage
-             ) -> tuple[str, str]:
-    """Return ('', sentence) for a machine that nova does not know."""
+def _foreign(node: cloud_state.Node, kind: cloud_state.Usage) -> str:
+    """Return what happens to a machine that nova does not know."""
     cause = ('nova has no record of its server, deleted and purged or never '
              'there' if kind is cloud_state.Usage.UNKNOWN else
              'Ironic has it active for no server')
     command = ('openstack baremetal node unset --instance-uuid'
-               if node_report.node.provision_state in _NOT_UNDEPLOYED
+               if node.provision_state in _NOT_UNDEPLOYED
                else 'openstack baremetal node undeploy')
-    return '', (f'nobody touches it: {cause}. If nobody uses it without nova, '
-                f'"{command} {node_report.node.uuid}" frees it')
+    return (f'nobody touches it: {cause}. If nobody uses it without nova, '
+            f'"{command} {node.uuid}" frees it')

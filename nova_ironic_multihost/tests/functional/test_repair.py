@@ -40,7 +40,7 @@ class RepairTestCase(test_shell.ShellTestCase):
                 'consumer_generation': None}, version='1.28')
         finding = f'allocation-without-instance:{ghost}'
         result, sentence = self.repaired(finding, status=1)
-        self.assertEqual('by hand', result)
+        self.assertEqual('refused', result)
         self.assertIn(f'allocation delete {ghost}', sentence)
         self.assertEqual(
             [ghost], [*self._get_allocations_by_provider_uuid(free)])

@@ -59,23 +59,8 @@ class InconsistenciesTestCase(base.BaseTestCase):
         self.assertEqual(('node-without-record', 'node-1'),
                          (found.kind, found.subject))
         self.assertIn('node-1', found.sentence)
-
-    def test_record_that_may_be_hidden_is_told_with_the_remedy(self):
         # nova's API leaves out what a host owns that is not mapped.
-        seen = views.without(views.consistent(), 'records', 1)
-        [found] = findings.inconsistencies(seen, views.NOW)
-        self.assertNotIn('discover_hosts', found.sentence)
-        seen = views.changed(seen, 'services', 1, mapped=None)
-        [found] = findings.inconsistencies(seen, views.NOW)
-        self.assertEqual('node-without-record', found.kind)
         self.assertIn('nova-manage cell_v2 discover_hosts --by-service',
-                      found.sentence)
-        self.assertIn('of compute-2 it', found.sentence)
-        for number in range(4, 9):
-            seen = views.with_more(seen, 'services', cloud_state.Service(
-                f'compute-{number}', mapped=None))
-        [found] = findings.inconsistencies(seen, views.NOW)
-        self.assertIn('compute-6, compute-7 and 1 more it',
                       found.sentence)
 
     def test_node_with_two_records(self):
@@ -165,17 +150,6 @@ class InconsistenciesTestCase(base.BaseTestCase):
             cloud_state.CloudRecord('stranger', 'compute-1'),
         )
         self.assertEqual(['record-without-node'], self.kinds(seen))
-
-    def test_host_not_mapped(self):
-        seen = views.changed(views.consistent(), 'services', 2, mapped=False)
-        [found] = findings.inconsistencies(seen, views.NOW)
-        self.assertEqual('host-not-mapped', found.kind)
-        self.assertIn('nova-manage cell_v2 discover_hosts --by-service',
-                      found.sentence)
-
-    def test_host_that_nobody_knows_to_be_mapped_is_no_finding(self):
-        seen = views.changed(views.consistent(), 'services', 2, mapped=None)
-        self.assertEqual([], self.kinds(seen))
 
     def test_expected_computes(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)

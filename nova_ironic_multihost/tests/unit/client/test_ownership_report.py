@@ -151,17 +151,6 @@ class JudgementTestCase(base.BaseTestCase):
         self.assertEqual((Reason.LEAKED, verdict.preferred), (
             verdict.next, verdict.decider))
 
-    def test_not_mapped(self):
-        host, index = self.somebody()
-        seen = service(self.seen, host, up=False)
-        taker = self.judge(seen, index).decider
-        verdict = self.judge(service(seen, taker, mapped=False), index)
-        self.assertEqual((taker, Reason.UNMAPPED, False), (
-            verdict.decider, verdict.next, verdict.moves))
-        self.assertEqual(
-            f'{taker} does not take it: to be taken when this host is mapped '
-            'to a cell (rule 3, 4, 5, 8, 9)', verdict.ahead)
-
     def test_nobody_is_there(self):
         seen = self.seen
         for host in views.HOSTS:

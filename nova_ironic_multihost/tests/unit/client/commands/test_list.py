@@ -32,13 +32,11 @@ class RowsTestCase(base.BaseTestCase):
         rows = self.rows(views.consistent())
         self.assertEqual(list(views.HOSTS), list(rows))
         first = rows['compute-1']
-        self.assertEqual(('up', 'enabled', True, 'all', ''), (
-            first.state, first.status, first.mapped, first.partition,
-            first.zone))
+        self.assertEqual(('up', 'enabled', 'all', ''), (
+            first.state, first.status, first.partition, first.zone))
         self.assertEqual((2, 1, 1, 0, 0), (
             first.nodes, first.free, first.used, first.leaked,
             first.taking_over))
-        self.assertAlmostEqual(100 / 3, first.share)
         # Five are free, and three could have them.
         self.assertAlmostEqual(1 / (5 / 3), first.balance)
         self.assertAlmostEqual(2 / (5 / 3), rows['compute-2'].balance)
@@ -62,10 +60,6 @@ class RowsTestCase(base.BaseTestCase):
         for up, status in ((True, 'ending'), (False, 'ended')):
             self.assertEqual(status, self.changed(
                 disabled=True, stop_marker=words, up=up).status)
-
-    def test_not_mapped(self):
-        for mapped in (False, None):
-            self.assertIs(mapped, self.changed(mapped=mapped).mapped)
 
     def test_leaked(self):
         for seen in (
@@ -93,19 +87,19 @@ class RowsTestCase(base.BaseTestCase):
     def test_owner_without_service(self):
         rows = self.rows(views.without(views.consistent(), 'services', 0))
         row = rows['compute-1']
-        self.assertEqual(('gone', '', None, 2), (
-            row.state, row.status, row.mapped, row.nodes))
+        self.assertEqual(('gone', '', 2), (
+            row.state, row.status, row.nodes))
 
     def test_new(self):
         seen = views.with_more(views.consistent(), 'services',
                                cloud_state.Service('New'))
         row = self.rows(seen)['New']
-        self.assertEqual((0, 0, 0), (row.nodes, row.share, row.balance))
+        self.assertEqual((0, 0), (row.nodes, row.balance))
 
     def test_nothing_is_free(self):
         seen = dataclasses.replace(views.consistent(), nodes=())
         row = self.rows(seen)['compute-1']
-        self.assertEqual((None, 0), (row.balance, row.share))
+        self.assertIsNone(row.balance)
 
     def test_zone(self):
         seen = dataclasses.replace(

@@ -476,8 +476,8 @@ class Lister:
     def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
                 ) -> bool:
         """Whether the last of these nodes that exists was updated before."""
-        touched = self._first(rows[::-1]) if since is not None else None
-        return touched is not None and touched < since
+        return since is not None and (
+            touched := self._first(rows[::-1])) is not None and touched < since
 
 
 def _others(total: int | None, mirror: Mirror) -> int | None:

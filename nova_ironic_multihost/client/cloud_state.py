@@ -11,14 +11,18 @@ unknown.
 """
 
 import collections
+from collections.abc import Iterable
 from collections.abc import Set
 import dataclasses
 import enum
 import functools
+import typing
 
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
+
+_Value = typing.TypeVar('_Value')
 
 #: The trait with which nova bars a provider from scheduling.
 DISABLED_TRAIT = 'COMPUTE_STATUS_DISABLED'
@@ -290,15 +294,23 @@ class CloudState:
             if service.key in hosts else service
             for service in self.services))
 
+    @functools.cached_property
+    def _owned(self) -> dict[HostKey, list[str]]:
+        return _grouped((owner, node) for node, owner
+                        in sorted(self.owner_of.items()))
+
+    @functools.cached_property
+    def _servers(self) -> dict[HostKey, list[CloudServer]]:
+        return _grouped((one.key, one) for one in self.instances
+                        if one.key is not None and not one.deleted)
+
     def owned_by(self, host: str) -> list[str]:
         """Return the uuids of the nodes that a host owns, sorted."""
-        key = host_key(host)
-        return sorted(n for n, owner in self.owner_of.items() if owner == key)
+        return self._owned.get(host_key(host), [])
 
     def servers_of(self, host: str) -> list[CloudServer]:
         """Return the servers of a host that are not deleted."""
-        return [server for server in self.instances
-                if server.key == host_key(host) and not server.deleted]
+        return self._servers.get(host_key(host), [])
 
     def free_of(self, host: str) -> list[str]:
         """Return the uuids of the host's nodes without server, sorted."""
@@ -306,18 +318,7 @@ class CloudState:
 
     def leaked(self) -> list[Node]:
         """Return the nodes that Ironic holds for a deleted server."""
-        gone = {i.uuid for i in self.instances if i.deleted}
-        return [n for n in self.nodes if n.instance_uuid in gone]
-
-    def owners(self) -> dict[str, int]:
-        """Return {host name: number of nodes}.
-
-        Only of hosts that are up or own a node.
-        """
-        owning = {record.key for record in self.records}
-        counts = collections.Counter(self.owner_of.values())
-        return {name: counts[key] for key, name in self.names.items()
-                if key in self.up_hosts or key in owning}
+        return [n for n in self.nodes if self.usage(n) is Usage.LEAKED]
 
     def usage(self, node: Node) -> Usage:
         """Return the use of a node."""
@@ -343,3 +344,11 @@ class CloudState:
         before = takeover.before_mark(doing)
         return (f'taken over by {hosts[0] if hosts else "somebody"}'
                 + (f', was {before}' if before else ''))
+
+
+def _grouped(pairs: Iterable[tuple[HostKey, _Value]]
+             ) -> dict[HostKey, list[_Value]]:
+    found = collections.defaultdict[HostKey, list[_Value]](list)
+    for host, value in pairs:
+        found[host].append(value)
+    return found

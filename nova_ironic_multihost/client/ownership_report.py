@@ -72,12 +72,11 @@ class NodeShares:
     @classmethod
     def of(cls, seen: cloud_state.CloudState) -> 'NodeShares':
         """Derive the partitions from the records."""
-        owners: dict[Kind, collections.Counter[HostKey]] = {}
+        owners = collections.defaultdict[Kind, collections.Counter[HostKey]](
+            collections.Counter)
         for record in seen.records:
-            node = seen.node_of.get(record.node)
-            if node is not None:
-                owners.setdefault(
-                    _kind(node), collections.Counter())[record.key] += 1
+            if record.node in seen.node_of:
+                owners[_kind(seen.node_of[record.node])][record.key] += 1
         found: list[NodeShare] = []
         for kind, counts in sorted(owners.items()):
             hosts = frozenset(counts)
@@ -87,12 +86,18 @@ class NodeShares:
             found.append(NodeShare(
                 hosts.union(*(part.hosts for part in shared)),
                 frozenset({kind}).union(*(part.kinds for part in shared))))
-        if len(found) > 1:
-            return cls(tuple(_with_others(part, found, owners)
-                             for part in found))
-        return cls((NodeShare(
-            frozenset(seen.service_of).union(*owners.values()),
-            frozenset(map(_kind, seen.nodes)), whole=True),))
+        every = frozenset(seen.service_of).union(*owners.values())
+        if len(found) < 2:
+            return cls((NodeShare(
+                every, frozenset(map(_kind, seen.nodes)), whole=True),))
+        # A host that is down goes to the partition of most of its nodes.
+        most = {host: max(owners, key=lambda kind: owners[kind][host])
+                for host in every.difference(*(part.hosts for part in found))
+                if any(counts[host] for counts in owners.values())}
+        return cls(tuple(
+            dataclasses.replace(part, hosts=part.hosts.union(
+                host for host, kind in most.items() if kind in part.kinds))
+            for part in found))
 
     @functools.cached_property
     def _of_host(self) -> dict[HostKey, NodeShare]:
@@ -109,20 +114,6 @@ class NodeShares:
     def of_node(self, node: cloud_state.Node) -> NodeShare | None:
         """Return the partition of a node, None if no host serves it."""
         return self._of_kind.get(_kind(node))
-
-
-def _with_others(part: NodeShare, found: list[NodeShare],
-                 owners: dict[Kind, collections.Counter[HostKey]]
-                 ) -> NodeShare:
-    """Add hosts without partition that own mostly nodes of this one."""
-    most: dict[HostKey, tuple[int, Kind]] = {}
-    for kind, counts in owners.items():
-        for host, count in counts.items():
-            most[host] = max(most.get(host, (0, kind)), (count, kind))
-    known = frozenset[HostKey]().union(*(one.hosts for one in found))
-    return dataclasses.replace(part, hosts=part.hosts.union(
-        host for host, (_, kind) in most.items()
-        if host not in known and kind in part.kinds))
 
 
 def _kind(node: cloud_state.Node) -> Kind:
@@ -193,15 +184,7 @@ class NodeReport:
     @property
     def because(self) -> str:
         """The decision of the owner, in words; '' if it is not up."""
-        if self.why is None:
-            return ''
-        return f'{self.why.value} ({numbers(self.why)})'
-
-    @property
-    def rules(self) -> str:
-        """The numbers of the rules of the decision; '' for none."""
-        reason = self.next if self.moves or self.why is None else self.why
-        return ', '.join(map(str, reason.rules)) if reason else ''
+        return self.why and f'{self.why.value} {_rule(self.why)}' or ''
 
     @property
     def moves(self) -> bool:
@@ -212,7 +195,7 @@ class NodeReport:
     def ahead(self) -> str:
         """What happens next, in words; '' for nothing."""
         if self.decider is not None and self.next is not None:
-            return f'{self.decider} {self._action} ({numbers(self.next)})'
+            return f'{self.decider} {self._action} {_rule(self.next)}'
         if self.why is not None:
             return ''
         return ('nobody can take it' if self.known else
@@ -229,45 +212,12 @@ class NodeReport:
     @property
     def unseen(self) -> str:
         """The inputs that no API shows, in words; '' for none."""
-        found = (UNSEEN.get(reason) for reason in (self.why, self.next)
-                 if reason is not None)
-        return next(filter(None, found), '')
+        return next((UNSEEN[reason] for reason in (self.why, self.next)
+                     if reason in UNSEEN), '')
 
 
-def numbers(reason: Reason) -> str:
-    """Return the numbers of the rules of a reason, in words."""
-    return 'rule ' + ', '.join(map(str, reason.rules))
-
-
-def _services(seen: cloud_state.CloudState
-              ) -> tuple[peers.ComputeService, ...]:
-    """Return the compute services in the driver's form."""
-    return tuple(
-        peers.ComputeService(
-            service.host, service.up,
-            service.disabled and not service.stop_marker, service.forced_down,
-            stop_marker=service.stop_marker) for service in seen.services)
-
-
-def _over(seen: cloud_state.CloudState, settings: SharedSettings
-          ) -> frozenset[tuple[HostKey, str]]:
-    """Return (host, stop marker) of stop markers older than down_time."""
-    found = set()
-    for service in seen.services:
-        said = liveness.stop_marker_time(service.stop_marker)
-        if service.over or (
-                said is not None
-                and seen.at - said.timestamp() >= settings.down_time):
-            found.add((service.key, service.stop_marker))
-    return frozenset(found)
-
-
-def _by_host(pairs: Iterable[tuple[HostKey, str]]
-             ) -> dict[HostKey, frozenset[str]]:
-    found: dict[HostKey, set[str]] = {}
-    for host, uuid in pairs:
-        found.setdefault(host, set()).add(uuid)
-    return {host: frozenset(uuids) for host, uuids in found.items()}
+def _rule(reason: Reason) -> str:
+    return f'(rule {", ".join(map(str, reason.rules))})'
 
 
 class OwnershipReport:
@@ -285,39 +235,35 @@ class OwnershipReport:
         self.settings = settings
         self.partitions = partitions or NodeShares.of(seen)
         self.zones = dict(seen.zones or ())
-        self._services = _services(seen)
-        self._over = _over(seen, settings)
+        # As the driver has them: a stop marker disables nothing.
+        self._services = [peers.ComputeService(
+            one.host, one.up, one.disabled and not one.stop_marker,
+            one.forced_down, stop_marker=one.stop_marker)
+            for one in seen.services]
+        self._over = {
+            (one.key, one.stop_marker) for one in seen.services
+            if one.over or (said := liveness.stop_marker_time(one.stop_marker))
+            and seen.at - said.timestamp() >= settings.down_time}
         self._preferences: dict[NodeShare, ring.Preferences] = {}
-        self._owned = _by_host(
-            (record.key, record.node) for record in seen.records)
-        self._instances = _by_host(
-            (one.key, one.uuid) for one in seen.instances
-            if one.key is not None and not one.deleted)
         self._states = {one.uuid: model.InstanceState(one.host, one.deleted)
                         for one in seen.instances}
         self._records = {record.node: model.Record(record.node, record.host)
                          for record in seen.records}
 
-    def view(self, host: HostKey, part: NodeShare
-             ) -> peers.View:
+    def _view(self, host: HostKey, part: NodeShare) -> peers.View:
         """Return the compute services as ``host`` sees them."""
         return dataclasses.replace(
             peers.view(self._services, peers.Partition(), host,
                        over=self._over),
             peers=None if part.whole else part.hosts)
 
-    def members(self, part: NodeShare) -> dict[HostKey, str | None]:
-        """Return the members of a partition's ring: host -> zone or None."""
-        view = self.view(host_key(''), part)
-        return {host: self.zones.get(host) for host in view.services
-                if view.member(host)}
-
     def preferences(self, part: NodeShare) -> ring.Preferences:
         """Return the ring's preferences for a partition."""
         if part not in self._preferences:
             self._preferences[part] = ring.Preferences(
-                self.members(part), self.settings.points,
-                self.settings.cross_zones)
+                {host: self.zones.get(host) for host
+                 in self._view(host_key(''), part).members if host},
+                self.settings.points, self.settings.cross_zones)
         return self._preferences[part]
 
     def is_served(self, node: str) -> bool:
@@ -405,11 +351,11 @@ class OwnershipReport:
         if part is None:
             # The host owns no node, but has an instance on one.
             [part, *_] = self.partitions.found
-        view = self.view(host, part)
+        view = self._view(host, part)
         return ownership.decide(model.Facts(
             nodes={node.uuid: node.instance_uuid for node in nodes},
-            my_instances=self._instances.get(host, frozenset()),
-            my_nodes=self._owned.get(host, frozenset()),
+            my_instances={one.uuid for one in self.seen.servers_of(host)},
+            my_nodes=frozenset(self.seen.owned_by(host)),
             view=view,
             preferences=self.preferences(part),
             zones=self.zones,
@@ -417,4 +363,5 @@ class OwnershipReport:
             records=self._records,
             eligible=takeover.eligible(
                 takeover.Policy(takeover.FORCED_DOWN), view, {},
-                self._instances)))
+                [one.host_key for one in self._states.values()
+                 if one.host_key is not None and not one.deleted])))

@@ -3,9 +3,7 @@
 """list: list the compute services, and how many nodes each owns."""
 
 import collections
-import datetime
 import os
-import time
 import typing
 
 from cliff import lister
@@ -14,15 +12,11 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import ownership_report
-from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
 COLUMNS = 'Host', 'State', 'Status', 'Nodes', 'Free', 'Used', 'Balance'
 MORE = 'Leaked', 'Taking over', 'Partition', 'Zone', 'Last heartbeat'
-
-#: Moves the cursor of a terminal to the top left, and clears all.
-_CLEAR = '\x1b[H\x1b[2J'
 
 
 class ListComputes(base.CloudCommand, lister.Lister):
@@ -49,7 +43,7 @@ class ListComputes(base.CloudCommand, lister.Lister):
     EPILOG = """\
 examples:
   nova-ironic-multihost list
-  nova-ironic-multihost list --watch 5
+  watch nova-ironic-multihost list
         until Ctrl-C, as while one is drained
   nova-ironic-multihost list -f json | jq '.[] | select(.State != "up")'
   nova-ironic-multihost list -f value -c Host -c Free
@@ -64,11 +58,6 @@ columns are shown, and the missing service is named
         """Add the options."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--watch', nargs='?', type=arguments.seconds, const=10,
-            metavar='SECONDS',
-            help='show it anew, each time so many seconds later, until '
-            'Ctrl-C (default: 10)')
-        parser.add_argument(
             '--long', action='store_true', help='show all columns')
         parser.add_argument(
             '--nova', action='store_true',
@@ -82,7 +71,6 @@ columns are shown, and the missing service is named
         """Return the table."""
         if parsed_args.nova:
             return self._of_nova()
-        self.status = arguments.DONE
         try:
             report = self.report(parsed_args, heartbeats=True)
         except cloud_state.CloudError as error:
@@ -110,32 +98,6 @@ columns are shown, and the missing service is named
         """Return a state or status, with colour on a terminal."""
         plain = os.environ.get('NO_COLOR') or not self.app.stdout.isatty()
         return word if plain else base.Coloured(word)
-
-    def run(self, parsed_args):
-        """Show the table once, or again and again."""
-        if parsed_args.watch is None:
-            return super().run(parsed_args)
-        looked = False
-        try:
-            while True:
-                status = self._show(parsed_args)
-                if status and not looked:
-                    return status
-                looked = True
-                time.sleep(max(services.PAUSE, parsed_args.watch))
-        except KeyboardInterrupt:
-            return 0
-
-    def _show(self, parsed_args):
-        if self.app.stdout.isatty():
-            self.app.stdout.write(_CLEAR)
-        now = datetime.datetime.now(datetime.UTC)
-        self.app.stdout.write(f'{now:%Y-%m-%d %H:%M:%S} UTC\n')
-        # An error is printed. The next round follows, unless this is the
-        # first one: then a setting may be wrong.
-        status = super().run(parsed_args)
-        self.app.stdout.flush()
-        return status
 
 
 def state(service: cloud_state.Service | None) -> str:
@@ -165,34 +127,31 @@ def rows(report: ownership_report.OwnershipReport
     The balance is None on no ring, or if no node is free.
     """
     seen = report.seen
-    counts: dict[HostKey, collections.Counter[cloud_state.Usage]] = {
-        host: collections.Counter() for host in seen.names}
-    for node in seen.nodes:
-        owner = seen.owner_of.get(node.uuid)
-        if owner is not None:
-            counts[owner][seen.usage(node)] += 1
+    counts = collections.Counter(
+        (seen.owner_of.get(node.uuid), seen.usage(node))
+        for node in seen.nodes)
     average = _average_free(report)
-    return [_row(report, host, name, counts[host], average.get(host))
-            for host, name in seen.names.items()]
-
-
-def _row(report: ownership_report.OwnershipReport, host: HostKey, name: str,
-         counts: collections.Counter[cloud_state.Usage],
-         average: float | None) -> dict[str, typing.Any]:
-    service = report.seen.service_of.get(host)
-    part = report.partitions.of_host(host)
-    nodes = counts.total()
-    free = counts[cloud_state.Usage.FREE]
-    used = counts[cloud_state.Usage.USED]
-    return {
-        'Host': name, 'State': state(service), 'Status': status(service),
-        'Nodes': nodes, 'Free': free, 'Used': used,
-        'Balance': free / average if average else None,
-        'Leaked': nodes - free - used,
-        'Taking over': _taking(report.seen, host),
-        'Partition': part.label if part is not None else '',
-        'Zone': report.zones.get(host, ''),
-        'Last heartbeat': service.seen if service is not None else None}
+    found = []
+    for host, name in seen.names.items():
+        service = seen.service_of.get(host)
+        part = report.partitions.of_host(host)
+        free, used, leaked = (
+            sum(counts[host, usage] for usage in usages) for usages in (
+                [cloud_state.Usage.FREE], [cloud_state.Usage.USED],
+                [usage for usage in cloud_state.Usage if usage.stray]))
+        found.append({
+            'Host': name, 'State': state(service), 'Status': status(service),
+            'Nodes': free + used + leaked, 'Free': free, 'Used': used,
+            'Balance': free / average[host] if average.get(host) else None,
+            'Leaked': leaked,
+            'Taking over': sum(
+                takeover.is_mark(one.task_state)
+                and not takeover.is_anothers(one.task_state, host)
+                for one in seen.instances if not one.deleted),
+            'Partition': part.label if part is not None else '',
+            'Zone': report.zones.get(host, ''),
+            'Last heartbeat': service.seen if service is not None else None})
+    return found
 
 
 def _average_free(report: ownership_report.OwnershipReport
@@ -206,10 +165,3 @@ def _average_free(report: ownership_report.OwnershipReport
             for part in report.partitions.found
             for members in [report.preferences(part).members]
             for host in members}
-
-
-def _taking(seen: cloud_state.CloudState, host: HostKey) -> int:
-    """Count the servers with a takeover mark of a host."""
-    return sum(takeover.is_mark(one.task_state)
-               and not takeover.is_anothers(one.task_state, host)
-               for one in seen.instances if not one.deleted)

@@ -186,7 +186,6 @@ def _fields(report, node_report, built=None):
             f'{owner} has its record and is not up' if owner
             else 'no compute service has a record of it'),
         'next': node_report.ahead,
-        'rule': node_report.rules,
         'depends_on': (f'{_UNSEEN}: {node_report.unseen}'
                        if node_report.unseen else ''),
         'server': node.instance_uuid or '',

@@ -34,16 +34,6 @@ class ObservationTestCase(base.BaseTestCase):
         self.assertEqual(['node-0'], [n.uuid for n in seen.leaked()])
         self.assertEqual([], views.consistent().leaked())
 
-    def test_owners_are_live_computes_and_whoever_owns_something(self):
-        seen = views.changed(views.consistent(), 'records', 1, host='gone')
-        seen = views.with_more(seen, 'services',
-                               cloud_state.Service('Compute-4'))
-        seen = views.with_more(seen, 'services',
-                               cloud_state.Service('compute-5', up=False))
-        self.assertEqual(
-            {'compute-1': 2, 'compute-2': 1, 'compute-3': 2, 'Compute-4': 0,
-             'gone': 1}, seen.owners())
-
 
 class InconsistenciesTestCase(base.BaseTestCase):
 

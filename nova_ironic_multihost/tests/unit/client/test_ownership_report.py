@@ -52,7 +52,6 @@ class JudgementTestCase(base.BaseTestCase):
             self.assertEqual(('', False), (verdict.ahead, verdict.moves))
         self.assertIn('(rule 1)', self.judge(self.seen).because)
         self.assertIn('rule 6', self.judge(self.seen, 1).because)
-        self.assertEqual('6', self.judge(self.seen, 1).rules)
 
     def owned(self, host):
         return [index for index, node in enumerate(self.seen.nodes)
@@ -77,7 +76,6 @@ class JudgementTestCase(base.BaseTestCase):
             f'{verdict.decider} adopts it from a compute service that is '
             'down (rule 8)', verdict.ahead)
         self.assertIn('a build was sent', verdict.unseen)
-        self.assertEqual('8', verdict.rules)
 
     def test_server_of_one_that_is_down_waits(self):
         verdict = self.judge(service(self.seen, 'compute-1', up=False))
@@ -156,8 +154,8 @@ class JudgementTestCase(base.BaseTestCase):
         for host in views.HOSTS:
             seen = service(seen, host, up=False)
         verdict = self.judge(seen, 1)
-        self.assertEqual((None, 'nobody can take it', '', ''), (
-            verdict.preferred, verdict.ahead, verdict.rules, verdict.unseen))
+        self.assertEqual((None, 'nobody can take it', ''), (
+            verdict.preferred, verdict.ahead, verdict.unseen))
 
     def test_zones_keep_nodes(self):
         host, index = self.somebody()

@@ -7,8 +7,10 @@ from oslo_service import _options as service_opts
 from oslotest import base
 from placement.conf import opts as placement_opts
 
-from nova_ironic_multihost.client.upgrade import conf_settings
+from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost import conf
+from nova_ironic_multihost.tests.unit.client.upgrade import base as upgrade
 from nova_ironic_multihost.tests.unit.etc.deploy import fragments
 
 #: Options that differ from tool to tool, as they are granted other times.
@@ -20,7 +22,7 @@ NOVA = [*nova_opts.list_opts(), ('DEFAULT', service_opts.service_opts),
         *conf.list_opts()]
 
 #: The value that the upgrade check advises.
-_, _, PARAMETERS = conf_settings.READ_COMMITTED.partition(' = ')
+_, _, PARAMETERS = checks.READ_COMMITTED.partition(' = ')
 
 #: Seconds between the end of nova-compute and its SIGKILL.
 MARGIN = 5
@@ -104,21 +106,6 @@ class OptionsTestCase(base.BaseTestCase):
                          'connection_parameters': PARAMETERS}}},
                     tool.placement)
 
-    def test_the_upgrade_check_accepts_each_set(self):
-        for name, tool in self.tools.items():
-            for kind, others in (('bare-metal-only', frozenset()),
-                                 ('with-vms', frozenset({'kvm-1'}))):
-                told = tool.placement[kind]
-                facts = conf_settings.PlacementFacts(
-                    name,
-                    int(told.get('placement', {}).get(
-                        'allocation_conflict_retry_count', 10)),
-                    None,
-                    told.get('placement_database', {}).get(
-                        'connection_parameters', ''))
-                self.assertEqual(
-                    [], list(conf_settings.judge_placement(facts, others)))
-
     def test_a_stop_ends_before_it_is_killed_and_before_nodes_move(self):
         for name, tool in self.tools.items():
             with self.subTest(name):
@@ -129,3 +116,22 @@ class OptionsTestCase(base.BaseTestCase):
                 self.assertLessEqual(limit + MARGIN, tool.grace)
                 # service_down_time as nova has it.
                 self.assertLess(limit, 60)
+
+
+class AcceptedTestCase(upgrade.CheckTestCase):
+
+    CHECK = staticmethod(checks.scheduling)
+
+    def test_the_upgrade_check_accepts_each_set(self):
+        for read in fragments.TOOLS.values():
+            for kind, sections in read().placement.items():
+                path = self.write('placement.conf', ''.join(
+                    f'[{section}]\n' + ''.join(
+                        f'{option} = {value}\n'
+                        for option, value in options.items())
+                    for section, options in sections.items()))
+                self.assert_silent(
+                    placement=self.inputs('--placement-config',
+                                          path).placement,
+                    seen=cloud_state.CloudState(others=frozenset(
+                        {'kvm-1'} if kind == 'with-vms' else ())))

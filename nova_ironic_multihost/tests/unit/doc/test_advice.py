@@ -97,6 +97,7 @@ NOT_RUN = {
     'openstack baremetal node set --shard': (
         'tests/functional/test_shard.py does it by the API'),
     'openstack server evacuate': 'advised against',
+    'openstack server list --all-projects --long': 'it only reads',
     'openstack server list --all-projects --status BUILD': 'it only reads',
     'pcs ': DEPLOYER,
     'podman ': DEPLOYER,

@@ -23,9 +23,6 @@ from nova_ironic_multihost.rules.peers import HostKey
 #: The beginning of nova's disabled_reason of a fenced compute service.
 REASON = 'nova-ironic-multihost: fenced'
 
-# The most characters of nova's disabled_reason.
-_REASON_LENGTH = 255
-
 
 def refusal(known: tuple[cloud_state.Service, ...],
             service: cloud_state.Service) -> str | None:
@@ -104,7 +101,8 @@ def wanted(service: cloud_state.Service,
     :param why: added to the reason
     :param renew: replace the reason of an earlier fence
     """
-    reason = (f'{REASON}: {why}' if why else REASON)[:_REASON_LENGTH]
+    # nova stores 255 characters.
+    reason = (f'{REASON}: {why}' if why else REASON)[:255]
     body: dict[str, typing.Any] = {}
     if not service.forced_down:
         body['forced_down'] = True
@@ -138,13 +136,9 @@ def alive(looks: Sequence[cloud_state.Service]) -> bool:
 
     :param looks: the compute service as read several times
     """
-    return len({look.seen for look in looks
-                if _settings(look) == _settings(looks[-1])}) > 2
-
-
-def _settings(service: cloud_state.Service) -> tuple[bool, bool, str]:
-    """Return the fields that operators set."""
-    return service.forced_down, service.disabled, service.reason
+    return len({look.seen for look in looks if (
+        look.forced_down, look.disabled, look.reason) == (
+            looks[-1].forced_down, looks[-1].disabled, looks[-1].reason)}) > 2
 
 
 #: The least number of reads that can show heartbeats.

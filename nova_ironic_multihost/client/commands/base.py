@@ -55,26 +55,18 @@ class CloudCommand:
 
     _survey = None
 
-    def connections(self):
-        """Return (connection to nova and placement, connection to Ironic).
-
-        :raises CloudError: without usable credentials
-        """
-        baremetal = self.app.options.os_baremetal_cloud
-        manager = getattr(self.app, 'client_manager', None)
-        if manager is None:
-            return api.connections(
-                self.app.options.os_cloud, baremetal)
-        return api.connections_beside(
-            manager.sdk_connection, baremetal)
-
     def survey(self):
         """Return the CloudClient for the options, always the same one.
 
         :raises CloudError: without usable credentials
         """
         if self._survey is None:
-            self._survey = cloud_client.CloudClient(*self.connections())
+            options = self.app.options
+            manager = getattr(self.app, 'client_manager', None)
+            self._survey = cloud_client.CloudClient(*(
+                api.connections(options.os_cloud, options.os_baremetal_cloud)
+                if manager is None else api.connections_beside(
+                    manager.sdk_connection, options.os_baremetal_cloud)))
         return self._survey
 
     def report(self, args, heartbeats=False):
@@ -107,29 +99,25 @@ class CloudCommand:
         """Print the output of a command: a row, or rows."""
         layout = parsed_args.formatter
         if layout in ('csv', 'json', 'yaml'):
-            def of_row(row):
-                return [plain(cell, layout) for cell in row]
-
-            data = (of_row(data) if isinstance(self, show.ShowOne)
-                    else list(map(of_row, data)))
+            one = isinstance(self, show.ShowOne)
+            rows = [[plain(cell, layout) for cell in row]
+                    for row in ([data] if one else data)]
+            data = rows[0] if one else rows
         return super().produce_output(parsed_args, column_names, data)
 
     def run(self, parsed_args):
         """Run the command, print errors as one line; return exit status."""
         try:
             return super().run(parsed_args) or self.status
-        except (cloud_state.CloudError, Refused) as error:
-            self._failed(error)
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001
             # cliff would exit with 1, which here means that something is left.
-            self._failed(unexpected(error))
+            self.trace()
+            self.tell(error if isinstance(
+                error, (cloud_state.CloudError, Refused))
+                else unexpected(error))
         return arguments.UNKNOWN
-
-    def _failed(self, sentence):
-        self.trace()
-        self.tell(sentence)
 
     def trace(self):
         """Print where the present exception is from, with --debug."""
@@ -203,16 +191,19 @@ class ActingCommand(CloudCommand, command.Command):
         if errors:
             raise cloud_state.CloudError(f'{state} {errors[-1]}')
 
-    def follow(self, looks, words, hidden):
-        """Print what a compute service has left, until others have it all.
+    def follow(self, read, limit, state, words, hidden, done):
+        """Print what a compute service has left; return the exit status.
 
-        :param looks: yields (seconds since the beginning, HostForecast)
+        :param read: returns a HostForecast
+        :param limit: seconds
+        :param state: sentence with the result so far, for an error
         :param words: returns the numbers of a HostForecast in words
         :param hidden: why something may wait, as far as no API shows it
-        :returns: whether others have it all
+        :param done: sentence for the end
         """
         before = None
-        for after, found in looks:
+        for after, found in self.watch(
+                read, limit, f'{state}; what it has left is not known.'):
             if before is None or words(found) != words(before):
                 self.say(f'after {after:.0f} s: {words(found)} left')
             if before is None:
@@ -220,14 +211,15 @@ class ActingCommand(CloudCommand, command.Command):
             elif [*found.obstacles()] != [*before.obstacles()]:
                 self.say(*(f'  {line}' for line in found.obstacles()))
             if found.empty:
-                return True
+                self.say(done)
+                return arguments.DONE
             # A single read may show a change only in part.
             if found == before and not found.moves:
-                return False
+                break
             before = found
         if found.moves:
             self.say(f'{hidden}.')
-        return False
+        return arguments.LEFT
 
     def explain(self, found):
         """Print who takes what, and what stays and why."""
@@ -235,57 +227,44 @@ class ActingCommand(CloudCommand, command.Command):
                    for line in (*found.sentences(), *found.obstacles())))
 
 
-class YesNo(columns.FormattableColumn):
-    """True, False or None: yes, no or unknown."""
+def _column(human, machine=lambda value: value):
+    """Return a class of cells, by the forms for people and for programs."""
+    class Column(columns.FormattableColumn):
+        """A cell of a table."""
 
-    def human_readable(self):
-        """Return a word."""
-        if self._value is None:
-            return 'unknown'
-        return 'yes' if self._value else 'no'
+        def human_readable(self):
+            """Return the text of a table."""
+            return human(self._value)
 
-
-class Number(columns.FormattableColumn):
-    """A number with two digits, or None: -."""
-
-    def human_readable(self):
-        """Return two digits, or -."""
-        return '-' if self._value is None else f'{self._value:.2f}'
-
-    def machine_readable(self):
-        """Return the number rounded, or None."""
-        return self._value if self._value is None else round(self._value, 2)
+        def machine_readable(self):
+            """Return the value for CSV, JSON and YAML."""
+            return machine(self._value)
+    return Column
 
 
-class Moment(columns.FormattableColumn):
-    """Seconds since the epoch, or None if not known."""
-
-    def _text(self, layout, unknown):
-        if self._value is None:
-            return unknown
-        moment = datetime.datetime.fromtimestamp(self._value, datetime.UTC)
-        return moment.strftime(layout)
-
-    def human_readable(self):
-        """Return date and time."""
-        return self._text('%Y-%m-%d %H:%M:%S UTC', 'unknown')
-
-    def machine_readable(self):
-        """Return the time by ISO 8601, or None."""
-        return self._text('%Y-%m-%dT%H:%M:%SZ', None)
+def _moment(layout, unknown):
+    """Return a function that prints seconds since the epoch."""
+    return lambda value: unknown if value is None else (
+        datetime.datetime.fromtimestamp(value, datetime.UTC).strftime(layout))
 
 
-class Coloured(columns.FormattableColumn):
-    """A state or status in the colour of a terminal: red, yellow or none."""
+YesNo = _column(lambda value: 'unknown' if value is None else
+                'yes' if value else 'no')
+Number = _column(lambda value: '-' if value is None else f'{value:.2f}',
+                 lambda value: None if value is None else round(value, 2))
+Moment = _column(_moment('%Y-%m-%d %H:%M:%S UTC', 'unknown'),
+                 _moment('%Y-%m-%dT%H:%M:%SZ', None))
 
-    _COLOURS = {'down': 31, 'gone': 31, 'unknown': 31, 'fenced, alive': 31,
-                'fenced': 33, 'disabled': 33, 'ending': 33, 'ended': 33}
+_RED, _YELLOW = 31, 33
 
-    def human_readable(self):
-        """Return the word between the codes of its colour."""
-        colour = self._COLOURS.get(self._value)
-        return (f'\x1b[{colour}m{self._value}\x1b[0m' if colour
-                else self._value)
+_COLOURS = {'down': _RED, 'gone': _RED, 'unknown': _RED,
+            'fenced, alive': _RED, 'fenced': _YELLOW, 'disabled': _YELLOW,
+            'ending': _YELLOW, 'ended': _YELLOW}
+
+#: A state or status in the colour of a terminal.
+Coloured = _column(
+    lambda value: f'\x1b[{_COLOURS[value]}m{value}\x1b[0m'
+    if value in _COLOURS else value)
 
 
 def plain(cell, layout):

@@ -22,10 +22,8 @@ HIDDEN_CAUSES = (
 
 
 def refusal(known: tuple[cloud_state.Service, ...],
-            service: cloud_state.Service) -> str | None:
-    """Return why a compute service may not be drained, None if it may."""
-    if any(s != service for s in forecast.open_for_builds(known)):
-        return None
+            service: cloud_state.Service) -> str:
+    """Return why the last compute service that gets builds is not drained."""
     outage = fencing.outage(known)
     if outage:
         return outage
@@ -97,11 +95,9 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         cloud, known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(cloud, known, service)
         body = wanted(service, parsed_args.reason)
-        takers, sure = self._takers(cloud, known, service)
-        refused = body and not parsed_args.even_if_last and refusal(
-            takers, service)
-        if refused:
-            raise base.Refused(f'{refused}.')
+        taken = self._taken(cloud, known, service)
+        if body and taken is False and not parsed_args.even_if_last:
+            raise base.Refused(f'{refusal(known, service)}.')
         services.change(cloud, service, body)
         if body and not (service.disabled or parsed_args.even_if_last):
             self._undo_if_last(cloud, service)
@@ -110,7 +106,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             'take its free nodes' if body else
             f'{service.host} is disabled already: '
             f'{service.reason or "no reason is given"}')
-        if not sure:
+        if taken is None:
             self.say('Whether another compute service of bare metal is '
                      'enabled and up is not known: nova does not reach each '
                      'cell, or does not show its servers. If there is none, '
@@ -135,34 +131,28 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             known = cloud.computes()
         except cloud_state.CloudError:
             return
-        known = tuple(
-            service if one.id == service.id else one for one in known)
-        refused = refusal(
-            self._takers(cloud, known, service)[0], service)
-        if refused:
+        if self._taken(cloud, known, service) is False:
             services.change(cloud, service, {'status': 'enabled'})
             raise base.Refused(
-                f'{refused}. The others were disabled at the same moment, so '
-                f'{service.host} is enabled again.')
+                f'{refusal(known, service)}. The others were disabled at the '
+                f'same moment, so {service.host} is enabled again.')
 
     @staticmethod
-    def _takers(cloud, known, service):
-        """Return (compute services that may take the nodes, whether one can).
+    def _taken(cloud, known, service):
+        """Return whether another one takes its nodes; None if not known.
 
-        One is enough, so the test for virtual machines ends at the first
-        compute service that is not known to have them.
+        One without virtual machines is enough, so the question ends there.
         """
-        takers = list(known)
         for other in forecast.open_for_builds(known):
-            if other != service:
+            if other.id != service.id:
                 virtual = services.has_virtual_machines(cloud, known, other)
                 if not virtual:
-                    return tuple(takers), virtual is not None
-                takers.remove(other)
-        return tuple(takers), True
+                    return None if virtual is None else True
+        return False
 
     def _watch(self, cloud, host, limit, options):
-        def look(seen):
+        def read():
+            seen = cloud.read(zones=True)
             service = services.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(
@@ -170,14 +160,9 @@ what to do). Ctrl-C ends the waiting, and nothing else.
                     'or stopped, by somebody else. Drain it again.')
             return forecast.of_host(seen, host, options, drained=True)
 
-        if self.follow(
-                ((after, look(seen)) for after, seen in self.watch(
-                    lambda: cloud.read(zones=True), limit,
-                    f'{host} is disabled; what it has left is not known.')),
-                lambda found: found.free, HIDDEN_CAUSES):
-            self.say(f'{host} is empty of free nodes')
-            return arguments.DONE
-        return arguments.LEFT
+        return self.follow(
+            read, limit, f'{host} is disabled', lambda found: found.free,
+            HIDDEN_CAUSES, f'{host} is empty of free nodes')
 
 
 class Undrain(base.ActingCommand):

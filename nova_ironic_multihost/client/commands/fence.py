@@ -129,19 +129,15 @@ else.
     def _watch(self, cloud, host, limit, options):
         reads = []
 
-        def look(seen, migrating):
+        def read():
+            seen = cloud.read(zones=True)
+            migrating = cloud.migrations(host=host).values()
             self._expect_dead(services.named(seen.services, host), reads)
             return forecast.of_host(seen, host, options, migrating)
 
-        if self.follow(
-                ((after, look(*read)) for after, read in self.watch(
-                    lambda: (cloud.read(zones=True),
-                             cloud.migrations(host=host).values()), limit,
-                    f'{host} is fenced; what it has left is not known.')),
-                lambda found: found.all, HIDDEN_CAUSES):
-            self.say(f'{host} has nothing left: others have it all')
-            return arguments.DONE
-        return arguments.LEFT
+        return self.follow(
+            read, limit, f'{host} is fenced', lambda found: found.all,
+            HIDDEN_CAUSES, f'{host} has nothing left: others have it all')
 
     def _expect_dead(self, service, reads):
         """Refuse a service that is alive, or not forced down any more.
@@ -213,11 +209,10 @@ what to do).
 
     def _wait_until_alive(self, cloud, service, limit):
         """Wait for heartbeats; return the compute service as read last."""
-        looks = self.watch(
+        looks = (known for _, known in self.watch(
             lambda: cloud.computes(service.host), limit,
-            f'{service.host} stays fenced.', least=fencing.LOOKS)
-        for now in fencing.returned(
-                (known for _, known in looks), [service.host]):
+            f'{service.host} stays fenced.', least=fencing.LOOKS))
+        for now in fencing.returned(looks, [service.host]):
             return now
         raise base.Refused(
             f'nova has not heard from {service.host} for {limit:.0f} s, so '
@@ -230,16 +225,14 @@ what to do).
         except cloud_state.CloudError as error:
             self.say(f'  its servers are not known: {error}')
             return
-        if servers:
-            self.say(
-                f'  {arguments.counted(len(servers), "server")} not taken '
-                'over: its own again')
         taking = [s for s in servers if takeover.is_mark(s.task_state)]
-        if taking:
-            self.say(
-                f'  {arguments.counted(len(taking), "server")} of these about '
-                'to be taken over: that is finished or given up within '
-                'minutes')
+        for those, words in (
+                (servers, 'not taken over: its own again'),
+                (taking, 'of these about to be taken over: that is finished '
+                 'or given up within minutes')):
+            if those:
+                self.say(
+                    f'  {arguments.counted(len(those), "server")} {words}')
 
 
 class Silent(base.ActingCommand):

@@ -171,59 +171,52 @@ def versions():
     return '\n'.join(f'{name} {version}' for name, version in known.items())
 
 
-class _Conf(cfg.ConfigOpts):
-    """Settings as nova.conf has them: $state_path stays."""
+def nova_conf(files):
+    """Return (names of the files, {group: {option: its text}}) of nova.conf.
 
-    class StrSubWrapper(cfg.ConfigOpts.StrSubWrapper):
-        """Knows no value: another setting may be a secret, or not read."""
+    $state_path stays: another setting may be a secret.
 
-        def __getitem__(self, key):
-            """Leave the name in the value."""
-            raise KeyError(key)
-
-
-def _conf(files):
-    """Return the ConfigOpts of nova.conf, which knows SETTINGS only."""
-    found = _Conf()
-    for group, names in SETTINGS.items():
-        found.register_opts([cfg.StrOpt(name) for name in names],
-                            None if group == 'DEFAULT' else group)
-    given = [word for file in files for word in ('--config-file', file)]
+    :param files: [] for where nova-compute looks.
+    """
+    place = 'nova', 'nova-compute'
+    files = [*(files or cfg.find_config_files(*place)), *sorted(
+        str(file) for directory in cfg.find_config_dirs(*place)
+        for file in pathlib.Path(directory).glob('*.conf'))]
+    if not files:
+        raise Missing('there is no nova.conf where nova-compute looks, or '
+                      'not for this user: name it with --config-file.')
+    found = {}
     try:
-        found(given, project='nova', prog='nova-compute')
-    except (cfg.Error, OSError, ValueError):
+        for file in files:
+            cfg.ConfigParser(file, found).parse()
+    except (cfg.ParseError, OSError, ValueError):
         # Without the text of the error: it may show a line with a secret.
         raise Missing('nova.conf cannot be read: name a correct one with '
                       '--config-file, as a user who may read it.') from None
-    if not found.config_file:
-        raise Missing('there is no nova.conf where nova-compute looks, or '
-                      'not for this user: name it with --config-file.')
-    return found
+    return files, {group: {name: values[-1] for name, values in items.items()}
+                   for group, items in found.items()}
 
 
 def settings(files):
-    """Return the settings of nova.conf that are not left at their default."""
-    found = _conf(files)
-    values = [
-        (group, name, (found if group == 'DEFAULT' else found[group])[name])
-        for group, names in SETTINGS.items() for name in names]
-    return '\n'.join([f'files: {", ".join(found.config_file)}', *(
-        f'[{group}]{name} = {value}' for group, name, value in values
-        if value is not None)])
+    """Return the settings of nova.conf that :data:`SETTINGS` names."""
+    files, found = nova_conf(files)
+    return '\n'.join([f'files: {", ".join(files)}', *(
+        f'[{group}]{name} = {found[group][name]}'
+        for group, names in SETTINGS.items() for name in names
+        if name in found.get(group, ()))])
 
 
 def log(parsed_args):
     """Return the last lines of the log of nova-compute."""
     path = parsed_args.nova_log
     if path is None:
-        found = _conf(parsed_args.config_file)
-        if not (found.log_file or found.log_dir):
-            raise Missing('nova.conf names no log: name it with --nova-log.')
-        path = os.path.join(
-            found.log_dir or '', found.log_file or 'nova-compute.log')
-        if '$' in path:
+        found = nova_conf(parsed_args.config_file)[1].get('DEFAULT', {})
+        path = os.path.join(found.get('log_dir', ''),
+                            found.get('log_file', 'nova-compute.log'))
+        if path == 'nova-compute.log' or '$' in path:
             raise Missing(f'nova.conf names {path} as the log: name it with '
-                          '--nova-log.')
+                          '--nova-log.' if '$' in path else
+                          'nova.conf names no log: name it with --nova-log.')
     try:
         with pathlib.Path(path).open('rb') as opened:
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))

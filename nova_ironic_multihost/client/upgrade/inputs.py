@@ -380,34 +380,22 @@ def _register_nova(conf):
     try:
         # Libraries of nova warn at import.
         with warnings.catch_warnings(action='ignore'):
-            from nova.conf import base
-            from nova.conf import compute
-            from nova.conf import ironic
-            from nova.conf import netconf
-            from nova.conf import scheduler
-            from nova.conf import service
-            from nova.conf import utils
+            from nova.conf import opts as nova
             from oslo_messaging import opts as oslo_messaging
             from oslo_service import service as oslo_service
     except ImportError as error:
         raise Unknown(
             f'nova cannot be imported by {sys.executable}: {error}. Install '
             'the package where nova is, and run this from there.') from error
-    for module in base, compute, netconf, service:
-        module.register_opts(conf)
-    # Not with nova's own group object, which belongs to its global ConfigOpts.
-    conf.register_opts(ironic.ironic_options, group='ironic')
-    conf.register_opts(utils.get_ksa_adapter_opts(
-        ironic.DEFAULT_SERVICE_TYPE), group='ironic')
-    conf.register_opts([
-        cfg.StrOpt('project_name', deprecated_name='tenant_name'),
-        cfg.StrOpt('system_scope')], group='ironic')
-    conf.register_opts(
-        scheduler.filter_scheduler_opts, group='filter_scheduler')
-    for group, listed in [*oslo_service.list_opts(),
+    for group, listed in [*nova.list_opts(), *oslo_service.list_opts(),
                           *oslo_messaging.list_opts()]:
-        if group is None:
-            conf.register_opts(listed)
+        # Not with nova's own group object, which belongs to its global one.
+        name = getattr(group, 'name', group) or 'DEFAULT'
+        if name in ('DEFAULT', 'ironic', 'filter_scheduler'):
+            conf.register_opts(
+                # Those of some authentication plug-ins are required.
+                [option for option in listed if not option.required],
+                group=None if name == 'DEFAULT' else name)
     options.register_opts(conf)
 
 

@@ -19,9 +19,6 @@ class RefusalTestCase(base.BaseTestCase):
             for i, state in enumerate(states))
         return drain.refusal(known, known[0])
 
-    def test_another_one_is_enabled_and_up(self):
-        self.assertIsNone(self.refusal({}, {}))
-
     def test_it_is_the_last_one(self):
         for others in ([], [{'up': False}],
                        [{'up': False, 'disabled': True}]):
@@ -36,7 +33,6 @@ class RefusalTestCase(base.BaseTestCase):
 
     def test_nobody_takes_the_nodes_of_one_that_has_no_builds(self):
         for state in {'disabled': True}, {'up': False}:
-            self.assertIsNone(self.refusal(state, {}))
             self.assertIn('undrain compute-1',
                           self.refusal(state, {'disabled': True}))
 

@@ -15,7 +15,6 @@ import typing
 
 from keystoneauth1 import exceptions as ks_exception
 from nova.compute import vm_states
-from nova import context as nova_context
 from nova import exception
 from nova import objects
 from oslo_db import exception as db_exception
@@ -50,33 +49,32 @@ _API_DATABASE_ERRORS = (
     messaging.RemoteError, db_exception.CantStartEngineError)
 
 
-def ironic_services(context: nova_context.RequestContext,
-                    servicegroup_api: servicegroup.API,
-                    hypervisor_type: str) -> list[peers.ComputeService]:
+def ironic_services(servicegroup_api: servicegroup.API, hypervisor_type: str
+                    ) -> list[peers.ComputeService]:
     """Read the enabled compute services that have an Ironic compute node."""
     return [
         _compute_service(service, servicegroup_api)
         for service in objects.ServiceList.get_all_computes_by_hv_type(
-            context, hypervisor_type)]
+            names.admin_context(), hypervisor_type)]
 
 
-def new_services(context: nova_context.RequestContext,
-                 servicegroup_api: servicegroup.API
+def new_services(servicegroup_api: servicegroup.API
                  ) -> list[peers.ComputeService]:
     """Read the enabled compute services that start for the first time."""
     found = [_compute_service(service, servicegroup_api) for service
-             in objects.ServiceList.get_by_binary(context, 'nova-compute')]
+             in objects.ServiceList.get_by_binary(
+                 names.admin_context(), 'nova-compute')]
     # nova calls a service up before its first heartbeat, which follows its
     # first audit.
     return [one for one in found if one.up and one.beat is None]
 
 
-def compute_service(context: nova_context.RequestContext,
-                    servicegroup_api: servicegroup.API,
-                    host: str) -> peers.ComputeService | None:
+def compute_service(servicegroup_api: servicegroup.API, host: str
+                    ) -> peers.ComputeService | None:
     """Read one compute service in any state; None if nova has none."""
     try:
-        service = objects.Service.get_by_compute_host(context, host)
+        service = objects.Service.get_by_compute_host(
+            names.admin_context(), host)
     except exception.NotFound:
         return None
     return _compute_service(service, servicegroup_api)
@@ -96,69 +94,63 @@ def _compute_service(service, servicegroup_api):
         beat=service.last_seen_up if stamped else None)
 
 
-def instance_uuids(context: nova_context.RequestContext,
-                   host: str) -> frozenset[str]:
+def instance_uuids(host: str) -> frozenset[str]:
     """Read the uuids of the instances on a host."""
-    return frozenset(objects.InstanceList.get_uuids_by_host(context, host))
+    return frozenset(objects.InstanceList.get_uuids_by_host(
+        names.admin_context(), host))
 
 
-def instance_states(context: nova_context.RequestContext,
-                    instances: Iterable[str]
-                    ) -> dict[str, InstanceState]:
+def instance_states(instances: Iterable[str]) -> dict[str, InstanceState]:
     """Read the states of instances of this cell, without archived ones."""
-    context = context.elevated(read_deleted='yes')
-    return {
-        instance.uuid: state(instance)
-        for some in _batches(instances, INSTANCES)
-        for instance in objects.InstanceList.get_by_filters(
-            context, {'uuid': some}, expected_attrs=[])}
+    context = names.admin_context().elevated(read_deleted='yes')
+    return _states(
+        row for some in _batches(instances, INSTANCES)
+        for row in objects.InstanceList.get_by_filters(
+            context, {'uuid': some}, expected_attrs=[]))
 
 
-def instances_with(context: nova_context.RequestContext,
-                   task_states: Iterable[str], host: str | None = None
+def instances_with(task_states: Iterable[str], host: str | None = None
                    ) -> dict[str, InstanceState]:
     """Read the instances that have one of these task states."""
-    filters: dict[str, object] = {'task_state': list(task_states)}
-    if host is not None:
-        filters['host'] = host
-    return _all_instances(context, filters)
+    return _all_instances({'task_state': list(task_states), **(
+        {} if host is None else {'host': host})})
 
 
-def instances_of(context: nova_context.RequestContext, host: str,
-                 after: str | None) -> dict[str, InstanceState]:
+def instances_of(host: str, after: str | None) -> dict[str, InstanceState]:
     """Read the next instances of a host; none if ``after`` is deleted."""
     try:
-        return _instances(context, {'host': host}, after)
+        return _states(_rows({'host': host}, after))
     except exception.MarkerNotFound:
         return {}
 
 
-def half_done(context: nova_context.RequestContext, host: str
-              ) -> dict[str, InstanceState]:
+def half_done(host: str) -> dict[str, InstanceState]:
     """Read the builds and the half deleted instances of a host."""
     # DELETED comes before nova frees the allocations
     # (ComputeManager._delete_instance).
-    return _all_instances(context, {
+    return _all_instances({
         'host': host, 'vm_state': [vm_states.BUILDING, vm_states.DELETED]})
 
 
-def hostless(context: nova_context.RequestContext, vm_state: str
-             ) -> set[tuple[str, object]]:
+def hostless(vm_state: str) -> set[tuple[str, object]]:
     """Read (uuid, time of the last change) of instances without a host."""
     found = set()
     # If the last one of a page is gone, the next call reads the rest.
     with contextlib.suppress(exception.MarkerNotFound):
-        for row in all_rows(context, {'host': None, 'vm_state': vm_state}):
+        for row in all_rows({'host': None, 'vm_state': vm_state}):
             found.add((row.uuid, row.updated_at))
     return found
 
 
-def _all_instances(context, filters):
-    return {row.uuid: state(row) for row in all_rows(context, filters)}
+def _all_instances(filters):
+    return _states(all_rows(filters))
 
 
-def all_rows(context: nova_context.RequestContext,
-             filters: Mapping[str, object], attributes: Sequence[str] = ()
+def _states(rows):
+    return {row.uuid: state(row) for row in rows}
+
+
+def all_rows(filters: Mapping[str, object], attributes: Sequence[str] = ()
              ) -> Iterator[objects.Instance]:
     """Read the instances that pass some filters, page by page.
 
@@ -169,21 +161,18 @@ def all_rows(context: nova_context.RequestContext,
     """
     last = None
     while True:
-        some = list(_rows(context, filters, last, attributes))
+        some = list(_rows(filters, last, attributes))
         yield from some
         if len(some) < INSTANCES:
             return
         last = some[-1].uuid
 
 
-def _instances(context, filters, after):
-    return {row.uuid: state(row) for row in _rows(context, filters, after)}
-
-
-def _rows(context, filters, after, attributes=()):
+def _rows(filters, after, attributes=()):
     return objects.InstanceList.get_by_filters(
+        names.admin_context(),
         # nova leaves out soft-deleted instances by default.
-        context, {**filters, 'deleted': False, 'soft_deleted': True},
+        {**filters, 'deleted': False, 'soft_deleted': True},
         expected_attrs=list(attributes), limit=INSTANCES, marker=after)
 
 
@@ -195,22 +184,22 @@ def state(instance: objects.Instance) -> InstanceState:
         task_state=instance.task_state)
 
 
-def records_of(context: nova_context.RequestContext,
-               host: str) -> list[Record]:
+def records_of(host: str) -> list[Record]:
     """Read the records of a host from the primary database."""
     try:
-        rows = objects.ComputeNodeList.get_all_by_host(context, host)
+        rows = objects.ComputeNodeList.get_all_by_host(
+            names.admin_context(), host)
     except exception.NotFound:
         return []
     return [record(row) for row in rows]
 
 
-def records(context: nova_context.RequestContext,
-            nodes: Iterable[str]) -> list[Record]:
+def records(nodes: Iterable[str]) -> list[Record]:
     """Read the records of nodes."""
     return [
         record(row) for some in _batches(nodes)
-        for row in objects.ComputeNodeList.get_all_by_uuids(context, some)]
+        for row in objects.ComputeNodeList.get_all_by_uuids(
+            names.admin_context(), some)]
 
 
 def record(row: objects.ComputeNode) -> Record:
@@ -231,8 +220,7 @@ def _batches(uuids: Iterable[str], size: int = BATCH
         yield uuids[first:first + size]
 
 
-def consumers(context: nova_context.RequestContext,
-              report_client: report.SchedulerReportClient, node: str
+def consumers(report_client: report.SchedulerReportClient, node: str
               ) -> frozenset[str] | None:
     """Read the consumers of a node; None if placement does not answer."""
     # SchedulerReportClient.get_allocations_for_resource_provider hides the
@@ -240,7 +228,7 @@ def consumers(context: nova_context.RequestContext,
     try:
         answer = report_client.get(
             f'/resource_providers/{node}/allocations',
-            global_request_id=context.global_id)
+            global_request_id=names.admin_context().global_id)
     except ks_exception.ClientException as exc:
         reason = str(exc)
     else:
@@ -264,15 +252,14 @@ def _says_so(answer):
         return False
 
 
-def host_mapped(context: nova_context.RequestContext,
-                host: str) -> bool | None:
+def host_mapped(host: str) -> bool | None:
     """Return whether the scheduler can send builds to a host.
 
     :returns: None when the conductor has no access to the API database.
     :raises VirtDriverNotReady: the API database does not answer.
     """
     try:
-        objects.HostMapping.get_by_host(context, host)
+        objects.HostMapping.get_by_host(names.admin_context(), host)
     except exception.HostMappingNotFound:
         return False
     except _API_DATABASE_ERRORS as exc:
@@ -294,11 +281,10 @@ def _require_no_access(exc):
             '[api_database]connection there.') from exc
 
 
-def host_aggregates(context: nova_context.RequestContext
-                    ) -> tuple[peers.Aggregate, ...] | None:
+def host_aggregates() -> tuple[peers.Aggregate, ...] | None:
     """Read nova's host aggregates; returns and raises as host_mapped()."""
     try:
-        listed = objects.AggregateList.get_all(context)
+        listed = objects.AggregateList.get_all(names.admin_context())
     except _API_DATABASE_ERRORS as exc:
         _require_no_access(exc)
         return None
@@ -309,22 +295,21 @@ def host_aggregates(context: nova_context.RequestContext
         for aggregate in listed)
 
 
-def provider_aggregates(context: nova_context.RequestContext,
-                        report_client: report.SchedulerReportClient,
+def provider_aggregates(report_client: report.SchedulerReportClient,
                         provider: str) -> frozenset[str] | None:
     """Read the aggregates of a resource provider; None without an answer."""
     # nova's cache may be minutes old. Changes by clients before placement
     # 1.19 leave the generation as it is.
     try:
-        found = report_client._get_provider_aggregates(context, provider)
+        found = report_client._get_provider_aggregates(
+            names.admin_context(), provider)
     except (exception.ResourceProviderAggregateRetrievalFailed,
             ks_exception.ClientException):
         return None
     return None if found is None else frozenset(found.aggregates)
 
 
-def generations(context: nova_context.RequestContext,
-                report_client: report.SchedulerReportClient,
+def generations(report_client: report.SchedulerReportClient,
                 trait: str | None = None) -> dict[str, int]:
     """Read {uuid: generation} of all resource providers, or of a trait's.
 
@@ -347,7 +332,7 @@ def generations(context: nova_context.RequestContext,
     answer = report_client.get(
         '/resource_providers' + (f'?required={trait}' if trait else ''),
         version='1.18' if trait else None,
-        global_request_id=context.global_id)
+        global_request_id=names.admin_context().global_id)
     if not answer:
         raise names.VirtDriverNotReady(
             f'Placement does not list its resource providers: {answer.text}')
@@ -355,13 +340,13 @@ def generations(context: nova_context.RequestContext,
     return found
 
 
-def generation(context: nova_context.RequestContext,
-               report_client: report.SchedulerReportClient, node: str
+def generation(report_client: report.SchedulerReportClient, node: str
                ) -> int | None:
     """Read the generation of a node's provider; None if unknown."""
     try:
-        answer = report_client.get(f'/resource_providers/{node}',
-                                   global_request_id=context.global_id)
+        answer = report_client.get(
+            f'/resource_providers/{node}',
+            global_request_id=names.admin_context().global_id)
         return answer.json()['generation'] if answer else None
     except (ks_exception.ClientException, ValueError, LookupError, TypeError):
         # A proxy may have answered with something else than JSON.

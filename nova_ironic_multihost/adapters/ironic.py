@@ -79,7 +79,6 @@ class NodePages:
     def page(self, partition: peers.Partition, after: str | None,
              limit: int, wanted: Callable[[str, str | None], bool] | None,
              unused: bool = False) -> ListingPage:
-        """List nodes in the order of their creation."""
         filters, _ = query(partition)
         if unused:
             filters['associated'] = 'false'
@@ -94,7 +93,6 @@ class NodePages:
         limit: int,
         wanted: Callable[[str, str | None], bool],
     ) -> ListingPage:
-        """List nodes, the last changed first."""
         filters, _ = query(partition)
         return self._page(
             partition, after, limit, wanted,
@@ -121,14 +119,12 @@ class NodePages:
 
     @_listing_errors()
     def node(self, node: str) -> NodeRow:
-        """Read one node."""
         answer = self._get(f'/nodes/{node}', {
             'fields': ','.join(names.node_fields())}, node)
         return _row(answer.json(), lambda node, instance: True, {})
 
     @_listing_errors()
     def touched(self, node: str) -> datetime.datetime | None:
-        """Read the time of the last change of a node."""
         moment = self._get(f'/nodes/{node}', {}, node).json()['updated_at']
         return timeutils.parse_isotime(moment) if moment else None
 
@@ -223,7 +219,6 @@ class IronicMachines:
         self._driver = driver
 
     def provision_state(self, instance: objects.Instance) -> str | None:
-        """Return the state of the node if Ironic has it for the instance."""
         node = self._node(instance)
         return None if node is None else node.provision_state
 
@@ -251,7 +246,6 @@ class IronicMachines:
 
     def deployed_since(self, instance: objects.Instance,
                        moment: datetime.datetime | None) -> bool:
-        """Whether Ironic has begun to deploy an instance since a moment."""
         if moment is None:
             return False
         # openstacksdk lacks the field; the API selects fields since 1.8.

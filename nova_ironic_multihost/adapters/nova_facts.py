@@ -19,11 +19,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 from concurrent import futures
-import functools
 from http import HTTPStatus
 import random
 
-from nova import context as nova_context
 from nova import exception
 from nova import objects
 from oslo_log import log as logging
@@ -89,48 +87,38 @@ class NovaCloud:
         self._attempts: dict[str, int] = {}
 
     def services(self) -> list[peers.ComputeService]:
-        """Read the enabled services that have an Ironic compute node."""
         return db.ironic_services(
-            names.admin_context(), self._driver.servicegroup_api,
+            self._driver.servicegroup_api,
             self._driver._get_hypervisor_type())
 
     def new_services(self) -> list[peers.ComputeService]:
-        """Read the services that start for the first time."""
-        return db.new_services(
-            names.admin_context(), self._driver.servicegroup_api)
+        return db.new_services(self._driver.servicegroup_api)
 
     def service(self, host: str) -> peers.ComputeService | None:
-        """Read any compute service."""
-        return db.compute_service(
-            names.admin_context(), self._driver.servicegroup_api, host)
+        return db.compute_service(self._driver.servicegroup_api, host)
 
     def instances(self, hosts: Iterable[str]) -> frozenset[str]:
-        """Read the instances on these hosts."""
-        context = names.admin_context()
-        return frozenset().union(*(
-            db.instance_uuids(context, host) for host in hosts))
+        return frozenset().union(*map(db.instance_uuids, hosts))
 
     def instance_states(self, instances: Iterable[str]
                         ) -> dict[str, InstanceState]:
-        """Read which hosts these instances are on."""
-        return db.instance_states(
-            names.admin_context(), instances)
+        return db.instance_states(instances)
+
+    def mapped(self, host: str) -> bool | None:
+        return db.host_mapped(host)
+
+    def aggregates(self) -> tuple[peers.Aggregate, ...] | None:
+        return db.host_aggregates()
 
     def records_of(self, hosts: Iterable[str]) -> list[Record]:
-        """Read the records of these hosts."""
-        context = names.admin_context()
         return [record for host in hosts for record
-                in self._tracker.at_hand(db.records_of(context, host))]
+                in self._tracker.at_hand(db.records_of(host))]
 
     def records(self, nodes: Iterable[str]) -> list[Record]:
-        """Read the records of these nodes."""
-        return self._tracker.at_hand(
-            db.records(names.admin_context(), nodes))
+        return self._tracker.at_hand(db.records(nodes))
 
     def consumers(self, node: str) -> frozenset[str] | None:
-        """Read the consumers of a node from placement."""
-        return db.consumers(
-            names.admin_context(), self._tracker.report_client, node)
+        return db.consumers(self._tracker.report_client, node)
 
     def consumers_of(self, nodes: Sequence[str]
                      ) -> dict[str, frozenset[str] | None]:
@@ -153,18 +141,8 @@ class NovaCloud:
         with futures.ThreadPoolExecutor(min(AT_ONCE, len(nodes))) as pool:
             return dict(zip(nodes, pool.map(ask, nodes), strict=True))
 
-    def mapped(self, host: str) -> bool | None:
-        """Read whether a host is mapped to a cell."""
-        return db.host_mapped(names.admin_context(), host)
-
-    def aggregates(self) -> tuple[peers.Aggregate, ...] | None:
-        """Read nova's host aggregates."""
-        return db.host_aggregates(names.admin_context())
-
     def generations(self) -> dict[str, int]:
-        """Read the generations of all resource providers."""
-        return db.generations(
-            names.admin_context(), self._tracker.report_client)
+        return db.generations(self._tracker.report_client)
 
     @property
     def under_way(self) -> Set[str]:
@@ -172,10 +150,9 @@ class NovaCloud:
         return self._under_way
 
     def remove_provider(self, node: str) -> bool:
-        """Delete the resource provider of a node that is gone."""
         context, client = names.admin_context(), self._tracker.report_client
-        consumers = db.consumers(context, client, node)
-        states = db.instance_states(context, consumers or ())
+        consumers = db.consumers(client, node)
+        states = db.instance_states(consumers or ())
         if consumers is None or any(
                 uuid not in states or not states[uuid].deleted
                 for uuid in consumers):
@@ -189,7 +166,6 @@ class NovaCloud:
 
     def take_over(self, instances: Mapping[str, InstanceState], host: str,
                   eligible: Eligible) -> dict[str, Outcome]:
-        """Move instances that have not changed to this host."""
         if self._ending():
             return dict.fromkeys(instances, False)
         # Only one audit at a time calls this.
@@ -198,9 +174,7 @@ class NovaCloud:
         self._attempts |= {uuid: 1 + self._attempts.get(
             uuid, random.randrange(takeover.ATTEMPTS)) for uuid in instances}
         try:
-            outcomes = take_over(
-                names.admin_context(), instances, host, eligible,
-                self._attempts)
+            outcomes = take_over(instances, host, eligible, self._attempts)
             for uuid, outcome in outcomes.items():
                 if outcome is True:
                     del self._attempts[uuid]
@@ -228,7 +202,6 @@ class ServiceRecord:
         self._host = host
 
     def say(self, words: str) -> bool:
-        """Write the stop marker unless an operator disabled the service."""
         row = self._row()
         if row is None or row.forced_down or (
                 row.disabled
@@ -237,14 +210,12 @@ class ServiceRecord:
         return _save(row, disabled=False, disabled_reason=words)
 
     def close(self, words: str) -> bool:
-        """Disable the service if it still has this stop marker."""
         row = self._row()
         if row is None or row.disabled_reason != words:
             return False
         return _save(row, disabled=True)
 
     def take_back(self) -> bool:
-        """Remove a stop marker and enable the service."""
         row = self._row()
         if row is None or not liveness.find_stop_marker(row.disabled_reason):
             return False
@@ -270,8 +241,7 @@ def _save(row, **changes):
     return True
 
 
-def take_over(context: nova_context.RequestContext,
-              instances: Mapping[str, InstanceState], host: str,
+def take_over(instances: Mapping[str, InstanceState], host: str,
               eligible: Eligible, attempts: Mapping[str, int]
               ) -> dict[str, Outcome]:
     """Move instances that have not changed to another host.
@@ -286,7 +256,7 @@ def take_over(context: nova_context.RequestContext,
         (engine/servers/recovery.py).
     :raises Exception: the outcome is unknown for all of them.
     """
-    transfers = {uuid: _Transfer(context, uuid, state, host, attempts[uuid])
+    transfers = {uuid: _Transfer(uuid, state, host, attempts[uuid])
                  for uuid, state in instances.items()}
 
     def run_step(
@@ -297,7 +267,7 @@ def take_over(context: nova_context.RequestContext,
                    if transfer.outcome is None]
         if not pending:
             return
-        rows = _read(context, pending)
+        rows = _read(pending)
         excluded = exclude(rows.values())
         for uuid in pending:
             # It is deleted, or a migration of it is in progress.
@@ -325,7 +295,7 @@ def take_over(context: nova_context.RequestContext,
                     transfer.outcome = exc
 
     with futures.ThreadPoolExecutor(WRITES_AT_ONCE) as pool:
-        run_step(_Transfer.mark, functools.partial(_migrating, context))
+        run_step(_Transfer.mark, _migrating)
         run_late_step(
             _Transfer.move, lambda: _note_live_hosts(transfers, eligible))
         run_late_step(_Transfer.check)
@@ -346,17 +316,16 @@ def _note_live_hosts(
         transfer.old_host_is_live = host_key(host) not in dead
 
 
-def _read(context: nova_context.RequestContext, uuids: list[str]
-          ) -> dict[str, objects.Instance]:
+def _read(uuids: list[str]) -> dict[str, objects.Instance]:
     """Read instances that are not deleted, without related objects."""
     return {row.uuid: row for row in objects.InstanceList.get_by_filters(
+        names.admin_context(),
         # nova leaves out soft-deleted instances by default.
-        context, {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
+        {'uuid': uuids, 'deleted': False, 'soft_deleted': True},
         expected_attrs=[])}
 
 
-def _migrating(context: nova_context.RequestContext,
-               rows: Iterable[objects.Instance]) -> frozenset[str]:
+def _migrating(rows: Iterable[objects.Instance]) -> frozenset[str]:
     """Return the uuids of instances with a migration in progress.
 
     Only evacuations migrate bare metal servers, so the lists are short, and
@@ -366,28 +335,27 @@ def _migrating(context: nova_context.RequestContext,
     """
     hosts = {row.host for row in rows if row.host}
     return frozenset().union(
-        *(_in_progress(context, {'host': host}) for host in sorted(hosts)),
+        *(_in_progress({'host': host}) for host in sorted(hosts)),
         # Evacuations from a host that the instance was on earlier.
-        _in_progress(context, {'status': [*EVACUATION_BEGUN]}))
+        _in_progress({'status': [*EVACUATION_BEGUN]}))
 
 
-def _in_progress(context: nova_context.RequestContext,
-                 filters: Mapping[str, object]) -> frozenset[str]:
+def _in_progress(filters: Mapping[str, object]) -> frozenset[str]:
     return frozenset(
         migration.instance_uuid for migration
-        in objects.MigrationList.get_by_filters(context, filters)
+        in objects.MigrationList.get_by_filters(
+            names.admin_context(), filters)
         if migration.status not in FINISHED)
 
 
 class _Transfer:
     """The takeover of one instance, used by one thread at a time."""
 
-    def __init__(self, context: nova_context.RequestContext, uuid: str,
-                 state: InstanceState, host: str, attempt: int) -> None:
+    def __init__(self, uuid: str, state: InstanceState, host: str,
+                 attempt: int) -> None:
         self.outcome: Outcome | None = None  # None: in progress
         self.old_host = state.host
         self.old_host_is_live = False
-        self._context = context
         self._uuid = uuid
         self._state = state
         self._host = host
@@ -420,8 +388,7 @@ class _Transfer:
         if seen != (row.host, row.node, row.vm_state, row.task_state) or (
                 # A second evacuation: nova is about to create its migration.
                 state.task_state == evacuation.TASK
-                and _in_progress(
-                    self._context, {'instance_uuid': self._uuid})):
+                and _in_progress({'instance_uuid': self._uuid})):
             self.outcome = False
             return
         row.task_state = self._first_mark

@@ -53,26 +53,20 @@ class ServerCalls:
         self._manager = names.manager_of(virtapi)
 
     def marked(self, host: HostKey) -> dict[str, InstanceState]:
-        """Read the instances that a host has marked."""
-        return db.instances_with(
-            names.admin_context(), takeover.marks(host, TASK_STATES))
+        return db.instances_with(takeover.marks(host, TASK_STATES))
 
     def of_host(self, host: str, after: str | None
                 ) -> dict[str, InstanceState]:
-        """Read the next instances of a host."""
-        return db.instances_of(names.admin_context(), host, after)
+        return db.instances_of(host, after)
 
     def spell_host(self, uuid: str) -> None:
-        """Write the host of an instance in this host's spelling."""
         if (instance := self.read(uuid)) is not None:
             spell_host(instance, self._manager.host)
 
     def busy(self, host: str) -> dict[str, InstanceState]:
-        """Read the instances of a host with an unfinished operation."""
-        context = names.admin_context()
-        return {**db.instances_with(context, takeover.TASKS, host),
+        return {**db.instances_with(takeover.TASKS, host),
                 # A build has no task state for a moment after its claim.
-                **db.half_done(context, host)}
+                **db.half_done(host)}
 
     def read(self, uuid: str) -> objects.Instance | None:
         """Read an instance with all that nova's start of a service needs."""
@@ -85,7 +79,6 @@ class ServerCalls:
 
     def set_states(self, instance: objects.Instance, vm_state: str,
                    task_state: str | None) -> bool:
-        """Write both states if the task state has not changed."""
         before = instance.task_state
         instance.vm_state = vm_state
         instance.task_state = task_state
@@ -97,7 +90,6 @@ class ServerCalls:
         return True
 
     def init(self, instance: objects.Instance) -> None:
-        """Initialize an instance as nova does when a service starts."""
         spell_host(instance, self._manager.host)
         # nova records an event, which needs the id of a request.
         context = _of_last_action(instance)
@@ -106,7 +98,6 @@ class ServerCalls:
             apply.novas(self._manager, '_init_instance')(context, instance)
 
     def delete(self, instance: objects.Instance) -> None:
-        """Delete an instance, even a half deleted one, as nova does."""
         context = _of_last_action(instance)
         with instance.obj_alternate_context(context):
             if (instance.task_state == task_states.SOFT_DELETING
@@ -119,20 +110,17 @@ class ServerCalls:
                     context, instance.uuid))
 
     def restore(self, instance: objects.Instance) -> None:
-        """Restore an instance as nova does on request."""
         context = _of_last_action(instance)
         with instance.obj_alternate_context(context):
             self._manager.restore_instance(context, instance)
 
     def fail(self, instance: objects.Instance, reason: str) -> None:
-        """Set an instance to ERROR and record the reason as a fault."""
         note_fault(
             instance, kind_of(instance), reason)
         self._manager._set_instance_obj_error_state(
             instance, clean_task_state=True)
 
     def deployed(self, instance: objects.Instance) -> None:
-        """Finish a build or a rebuild that Ironic has carried out."""
         complete(self._manager, instance)
 
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
@@ -143,7 +131,6 @@ class ServerCalls:
                 names.admin_context(), uuid) if one.action == action), None)
 
     def asked_last(self, uuid: str) -> str | None:
-        """Return :func:`.rules.evacuation.asked_last` of an instance."""
         return evacuation.asked_last(
             actions_of(names.admin_context(), uuid))
 

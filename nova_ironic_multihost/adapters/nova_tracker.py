@@ -70,7 +70,6 @@ class NovaTracker:
         return self._manager.reportclient
 
     def has(self, node: str) -> bool:
-        """Whether the tracker has the record of a node."""
         # If so, ResourceTracker._init_compute_node leaves the record as it is.
         return (self._manager is not None
                 and node in self._manager.rt.compute_nodes)
@@ -197,8 +196,7 @@ class NovaTracker:
             return set()
         with futures.ThreadPoolExecutor(min(AT_ONCE, len(asked))) as pool:
             return {node for node, now in zip(asked, pool.map(
-                lambda node: db.generation(
-                    names.admin_context(), self.report_client, node),
+                lambda node: db.generation(self.report_client, node),
                 asked), strict=True) if now == before[node]}
 
     def generations(self, nodes: Iterable[str]) -> dict[str, int]:
@@ -242,7 +240,6 @@ class NovaTracker:
             tracker.compute_nodes[record.node] = record.row
 
     def drop(self, node: str) -> None:
-        """Remove a node from the tracker, so that its record is read again."""
         if self.has(node):
             self._remove(node)
 

@@ -74,8 +74,7 @@ def follow_aggregates(provider_tree: nova_tree.ProviderTree, node: str,
     if wanted(copy) == copy:
         return
     # nova's copy may be minutes old; keep the aggregates that others set.
-    current = db.provider_aggregates(
-        names.admin_context(), tracker.report_client, node)
+    current = db.provider_aggregates(tracker.report_client, node)
     if current is not None:
         provider_tree.update_aggregates(node, wanted(current))
 
@@ -139,7 +138,7 @@ def of_idle(client: report.SchedulerReportClient, node: str
                               in inventories.values()):
         return None
     # Read after the generation: any later allocation changes it.
-    if db.consumers(context, client, node) != frozenset():
+    if db.consumers(client, node) != frozenset():
         return None
     return Reservation(client, node, inventories,
                        body['resource_provider_generation'])
@@ -171,18 +170,14 @@ class TraitWriter:
         self._tracker = tracker
 
     def disabled(self) -> frozenset[str]:
-        """Return the uuids of all nodes with the trait."""
         return frozenset(db.generations(
-            names.admin_context(), self._tracker.report_client,
-            os_traits.COMPUTE_STATUS_DISABLED))
+            self._tracker.report_client, os_traits.COMPUTE_STATUS_DISABLED))
 
     def read(self, nodes: Sequence[str]) -> dict[str, ProviderTraits]:
-        """Return {node: its traits}; no entry without a provider."""
         return _answers(self._read, nodes)
 
     def write(self, found: Mapping[str, ProviderTraits], disabled: bool
               ) -> dict[str, int]:
-        """Set or remove the trait; return {node: new generation}."""
         written: dict[str, int] = {}
         nodes = iter(found)
         while some := list(itertools.islice(nodes, TOGETHER)):

@@ -79,15 +79,12 @@ class RpcQueues:
 
     @property
     def readable(self) -> bool:
-        """Whether nova's messages go through RabbitMQ."""
         return isinstance(_driver(), impl_rabbit.RabbitDriver)
 
     def open(self, host: str) -> RpcQueue:
-        """Connect to the RPC queue of a host, which need not exist."""
         return self._open(queue(host))
 
     def open_copies(self, host: str) -> RpcQueue:
-        """Connect to a host's queue of copies, which need not exist."""
         return self._open(copies(host))
 
     def _open(self, name):
@@ -168,7 +165,6 @@ class RpcQueue:
             raise PermissionError(str(exc)) from exc
 
     def consumers(self) -> int | None:
-        """Return the number of consumers; None if there is no such queue."""
         try:
             return self._box.queue_declare(
                 queue=self._name, passive=True).consumer_count
@@ -182,7 +178,6 @@ class RpcQueue:
             raise PermissionError(str(exc)) from exc
 
     def take(self) -> QueuedRequest | None:
-        """Take the next message; None if the queue is empty."""
         try:
             message = self._box.basic_get(self._name, no_ack=False)
         except amqp.exceptions.AccessRefused as exc:
@@ -191,12 +186,10 @@ class RpcQueue:
         return None if message is None else self._queued_request(message)
 
     def beat(self) -> None:
-        """Send a heartbeat."""
         self._amqp.send_heartbeat()
 
     @contextlib.contextmanager
     def attended(self) -> Iterator[None]:
-        """Send heartbeats while this thread does not use the connection."""
         # oslo.messaging sends them only while it waits for messages.
         done = threading.Event()
         thread = threading.Thread(
@@ -249,11 +242,9 @@ class RpcQueue:
         return True
 
     def drop(self, request: QueuedRequest) -> None:
-        """Acknowledge a message."""
         self._box.basic_ack(request.handle.delivery_tag)
 
     def close(self) -> None:
-        """Return the messages held; raises nothing."""
         with contextlib.suppress(Exception):
             self._connection.close()
 

@@ -93,19 +93,17 @@ class BuildRequests:
             answers with an error.
         :raises keystoneauth1.exceptions.ClientException: it does not answer.
         """
-        context = names.admin_context()
         # Unless nova changes an instance, placement is asked once for it.
-        rows = db.hostless(context, vm_states.BUILDING)
-        self._nodes = {
-            row: node for row in rows if (node := self._nodes.get(row)
-                                          or self._node(context, row[0]))}
+        rows = db.hostless(vm_states.BUILDING)
+        self._nodes = {row: node for row in rows if (
+            node := self._nodes.get(row) or self._node(row[0]))}
         return frozenset(SentBuild(uuid, node) for (uuid, _), node
                          in self._nodes.items())
 
-    def _node(self, context, uuid):
+    def _node(self, uuid):
         """Return the node allocated to an instance, None unless it is one."""
         found = list(self._tracker.report_client.get_allocs_for_consumer(
-            context, uuid)['allocations'])
+            names.admin_context(), uuid)['allocations'])
         return found[0] if len(found) == 1 else None
 
     def receive(self) -> None:
@@ -118,7 +116,6 @@ class BuildRequests:
 
     def give_up(self, build: SentBuild, reason: str,
                 absent: Callable[[], bool]) -> bool:
-        """Set a build to ERROR, if it is still on no host and not begun."""
         # The allocation stays until the instance is deleted, as in nova.
         context = names.admin_context()
         try:
@@ -126,7 +123,7 @@ class BuildRequests:
             if (instance.host, instance.vm_state) != (
                     None, vm_states.BUILDING):
                 return False
-            if self._node(context, build.instance) != build.node:
+            if self._node(build.instance) != build.node:
                 self._nodes = {}
                 return False
             # Users see the fault only when the instance is in ERROR.
@@ -185,7 +182,6 @@ class BuildAttempts:
             self._unrecorded.pop(one, None)
 
     def repeatable(self, instance: objects.Instance) -> bool:
-        """Whether all that was done for a build can be undone."""
         # cinder may have attached volumes; nova's conductor attaches anew.
         return not any(
             bdm.is_volume for bdm
@@ -255,7 +251,6 @@ class EvacuationUndo:
         self._machines = ironic.IronicMachines(driver)
 
     def found(self) -> dict[str, Evacuated]:
-        """Read the evacuations that are not refused, or only recently."""
         context = names.admin_context()
         now = timeutils.utcnow(with_timezone=True)
         nodes: dict[str, str] = {}
@@ -272,7 +267,7 @@ class EvacuationUndo:
                         unrefused[migration.instance_uuid].add(migration.uuid)
         records = {
             record.node: record
-            for record in db.records(context, sorted(set(nodes.values())))
+            for record in db.records(sorted(set(nodes.values())))
             if record.row.hypervisor_type
             == self._driver._get_hypervisor_type()}
         return {uuid: Evacuated(records[node], frozenset(unrefused[uuid]))
@@ -314,7 +309,7 @@ class EvacuationUndo:
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=[])
         surplus = evacuation.surplus(instance.node, allocated.keys())
-        for record in db.records(context, surplus):
+        for record in db.records(surplus):
             # Only nodes have records; bandwidth, for example, stays.
             if not client.remove_provider_tree_from_instance_allocation(
                     context, uuid, record.node):

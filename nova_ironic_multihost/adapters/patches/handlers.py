@@ -372,7 +372,7 @@ def restless(context: nova_context.RequestContext, host: str,
         row.uuid: row
         for states in ({'vm_state': [*RESTLESS]}, {'task_state': tasks})
         for row in db.all_rows(
-            context, {'host': host, **states}, expected_attrs or ())}
+            {'host': host, **states}, expected_attrs or ())}
     return objects.InstanceList(context, objects=list(found.values()))
 
 

@@ -130,23 +130,23 @@ class DriverTestCase(base.BaseTestCase):
         self.config.config(host=ME)
         for name, answer in (
                 ('ironic_services', self.all_services),
-                ('new_services', lambda context, api: []),
+                ('new_services', lambda api: []),
                 ('compute_service', self.one_service),
                 ('instance_uuids', self.instance_uuids),
-                ('instance_states', lambda context, wanted: {
+                ('instance_states', lambda wanted: {
                     instance: self.placed[instance] for instance in wanted
                     if instance in self.placed}),
-                ('records_of', lambda context, host: [
+                ('records_of', lambda host: [
                     self.record(node) for node, owner in self.owners.items()
                     if owner == host]),
-                ('records', lambda context, nodes: [
+                ('records', lambda nodes: [
                     self.record(node) for node in nodes
                     if node in self.owners]),
-                ('consumers', lambda context, client, node: frozenset(
+                ('consumers', lambda client, node: frozenset(
                     ['i1'] if node in self.allocations else [])),
-                ('host_mapped', lambda context, host: True),
-                ('host_aggregates', lambda context: self.host_aggregates),
-                ('provider_aggregates', lambda context, client, node:
+                ('host_mapped', lambda host: True),
+                ('host_aggregates', lambda: self.host_aggregates),
+                ('provider_aggregates', lambda client, node:
                     frozenset(self.carried))):
             self.patch(db, name, answer)
         self.registration = mock.Mock(**{'take_back.return_value': False})
@@ -171,16 +171,16 @@ class DriverTestCase(base.BaseTestCase):
         self.parts = parts
         real(rows, targets, parts)
 
-    def all_services(self, context, servicegroup_api, hypervisor_type):
+    def all_services(self, servicegroup_api, hypervisor_type):
         return [peers.ComputeService(host, up)
                 for host, up in self.services.items()]
 
-    def one_service(self, context, servicegroup_api, host):
+    def one_service(self, servicegroup_api, host):
         if host in self.services:
             return peers.ComputeService(host, self.services[host])
         return None
 
-    def instance_uuids(self, context, host):
+    def instance_uuids(self, host):
         return frozenset(instance for instance, state in self.placed.items()
                          if state.host == host)
 
@@ -286,7 +286,7 @@ class GetAvailableNodesTestCase(DriverTestCase):
         self.driver.get_available_nodes()
         self.pages.act = lambda: order.append('nodes')
         self.patch(db, 'instance_uuids',
-                   lambda context, host: order.append('instances') or [])
+                   lambda host: order.append('instances') or [])
         self.patch(db, 'ironic_services',
                    lambda *arguments: order.append('services') or [])
         self.driver.get_available_nodes()
@@ -993,8 +993,8 @@ class LookTestCase(DriverTestCase):
         self.start_and_audit(incremental.TURNS)
         asked = []
         read = db.records_of
-        self.patch(db, 'records_of', lambda context, host: (
-            asked.append(host) or read(context, host)))
+        self.patch(db, 'records_of', lambda host: (
+            asked.append(host) or read(host)))
         self.patch(
             undo.BuildRequests, 'unclaimed', lambda self: frozenset())
         for name in ('peer_poll', 'ironic_changes', 'in_flight',
@@ -1121,14 +1121,14 @@ class EndTestCase(DriverTestCase):
         self.end()
         self.assertTrue(self.driver.service.is_about_to_end())
 
-    def one_service(self, context, servicegroup_api, host):
-        found = super().one_service(context, servicegroup_api, host)
+    def one_service(self, servicegroup_api, host):
+        found = super().one_service(servicegroup_api, host)
         return dataclasses.replace(
             found, stop_marker=getattr(self, 'said', '')) if (
                 found and host == ME) else found
 
     def all_services(self, *args):
-        return [self.one_service(None, None, service.host)
+        return [self.one_service(None, service.host)
                 for service in super().all_services(*args)]
 
 
@@ -1325,16 +1325,16 @@ class DeadTestCase(DriverTestCase):
         self.patch(self.driver.service.recovery, 'add', self.recovered.extend)
         self.driver.get_available_nodes()
 
-    def fenced(self, context, servicegroup_api, host):
-        service = self.one_service(context, servicegroup_api, host)
+    def fenced(self, servicegroup_api, host):
+        service = self.one_service(servicegroup_api, host)
         return service and dataclasses.replace(
             service, forced_down=not service.up, beat=self.beat)
 
-    def all_services(self, context, servicegroup_api, hypervisor_type):
-        return [self.fenced(context, servicegroup_api, host)
+    def all_services(self, servicegroup_api, hypervisor_type):
+        return [self.fenced(servicegroup_api, host)
                 for host in self.services]
 
-    def take_over(self, context, instances, host, eligible, attempts):
+    def take_over(self, instances, host, eligible, attempts):
         self.placed |= {instance: dataclasses.replace(state, host=host)
                         for instance, state in instances.items()}
         return dict.fromkeys(instances, True)
@@ -1489,7 +1489,7 @@ class WindowTestCase(DeadTestCase):
         hangs, goes_on = threading.Event(), threading.Event()
         self.addCleanup(goes_on.set)
 
-        def mapped(context, host):
+        def mapped(host):
             hangs.set()
             goes_on.wait(60)
 

@@ -42,20 +42,19 @@ class ServicesTestCase(base.DatabaseTestCase):
         self.service('without-nodes')
         self.assertEqual(
             [peers.ComputeService('Host-1', True, forced_down=True)],
-            db.ironic_services(self.context, self.api, 'ironic'))
+            db.ironic_services(self.api, 'ironic'))
 
     def test_one_service_also_when_it_is_disabled_or_has_no_node(self):
         self.service('host-1', disabled=True)
         self.assertEqual(
             peers.ComputeService('host-1', True, disabled=True),
-            db.compute_service(self.context, self.api, 'host-1'))
+            db.compute_service(self.api, 'host-1'))
 
     def test_when_it_sent_a_heartbeat(self):
         service = self.service('host-1')
 
         def beat():
-            return db.compute_service(
-                self.context, self.api, 'host-1').beat
+            return db.compute_service(self.api, 'host-1').beat
 
         self.assertIsNone(beat())
         service.report_count += 1
@@ -77,13 +76,13 @@ class ServicesTestCase(base.DatabaseTestCase):
         served.save()
         self.service('disabled', disabled=True)
         self.assertEqual({'with-node'}, {
-            one.host for one in db.new_services(self.context, self.api)})
+            one.host for one in db.new_services(self.api)})
         self.api.service_is_up.return_value = False
-        self.assertEqual([], db.new_services(self.context, self.api))
+        self.assertEqual([], db.new_services(self.api))
 
     def test_no_service(self):
         self.assertIsNone(
-            db.compute_service(self.context, self.api, 'host-1'))
+            db.compute_service(self.api, 'host-1'))
 
 
 class SecondRecordTestCase(base.DatabaseTestCase):
@@ -97,14 +96,14 @@ class SecondRecordTestCase(base.DatabaseTestCase):
         self.record(self.mine, self.node, uuid=self.row)
 
     def move(self):
-        [record] = db.records(self.context, [self.node])
+        [record] = db.records([self.node])
         record.row.host, record.row.service_id = 'mine', self.mine.id
         record.row.save()
 
     def test_it_is_told_from_the_node_s_own(self):
-        [record] = db.records_of(self.context, 'mine')
+        [record] = db.records_of('mine')
         self.assertEqual((self.node, self.row), (record.node, record.second))
-        [record] = db.records_of(self.context, 'old')
+        [record] = db.records_of('old')
         self.assertEqual('', record.second)
 
     def test_the_remedy(self):
@@ -116,9 +115,9 @@ class SecondRecordTestCase(base.DatabaseTestCase):
                 self.context).writer.using(self.context):
             self.assertEqual(1, self.context.session.execute(
                 sqlalchemy.text(sql)).rowcount)
-        self.assertEqual([], db.records_of(self.context, 'mine'))
+        self.assertEqual([], db.records_of('mine'))
         self.move()
-        [record] = db.records_of(self.context, 'mine')
+        [record] = db.records_of('mine')
         self.assertEqual('', record.second)
 
 
@@ -130,7 +129,7 @@ class InstancesTestCase(base.DatabaseTestCase):
         self.instance(uuidsentinel.elsewhere, 'host-2')
         self.assertEqual(
             {uuidsentinel.here},
-            db.instance_uuids(self.context, 'host-1'))
+            db.instance_uuids('host-1'))
 
     def test_where_instances_are_and_which_are_deleted(self):
         self.instance(uuidsentinel.here, 'host-1')
@@ -138,7 +137,7 @@ class InstancesTestCase(base.DatabaseTestCase):
         self.instance(uuidsentinel.nowhere, None)
         self.instance(uuidsentinel.not_asked, 'host-1')
         with mock.patch.object(db, 'BATCH', 2):
-            found = db.instance_states(self.context, [
+            found = db.instance_states([
                 uuidsentinel.here, uuidsentinel.unknown, uuidsentinel.deleted,
                 uuidsentinel.nowhere])
         self.assertEqual({
@@ -198,14 +197,14 @@ class RecordsTestCase(base.DatabaseTestCase):
         self.assertRecords(
             [(uuidsentinel.a, 'Host-1', 'shard=1'),
              (uuidsentinel.b, 'Host-1', '')],
-            db.records_of(self.context, 'Host-1'))
+            db.records_of('Host-1'))
 
     def test_host_without_records(self):
-        self.assertEqual([], db.records_of(self.context, 'host-3'))
+        self.assertEqual([], db.records_of('host-3'))
 
     def test_records_of_nodes(self):
         with mock.patch.object(db, 'BATCH', 1):
-            found = db.records(self.context, [
+            found = db.records([
                 uuidsentinel.unknown, uuidsentinel.a, uuidsentinel.c])
         self.assertRecords([(uuidsentinel.a, 'Host-1', 'shard=1'),
                             (uuidsentinel.c, 'host-2', '')], found)
@@ -220,8 +219,8 @@ class CloudTestCase(base.DatabaseTestCase):
         cell.create()
         objects.HostMapping(
             self.context, host='host-1', cell_mapping=cell).create()
-        self.assertIs(True, db.host_mapped(self.context, 'host-1'))
-        self.assertIs(False, db.host_mapped(self.context, 'host-2'))
+        self.assertIs(True, db.host_mapped('host-1'))
+        self.assertIs(False, db.host_mapped('host-2'))
 
     def test_aggregates(self):
         zone = objects.Aggregate(
@@ -236,7 +235,7 @@ class CloudTestCase(base.DatabaseTestCase):
             (peers.Aggregate.of(
                 uuidsentinel.zone, frozenset({'host-1', 'host-2'}), 'east'),
              peers.Aggregate.of(uuidsentinel.empty, frozenset())),
-            db.host_aggregates(self.context))
+            db.host_aggregates())
 
 
 class WithoutApiDatabaseTestCase(oslo_base.BaseTestCase):
@@ -250,10 +249,10 @@ class WithoutApiDatabaseTestCase(oslo_base.BaseTestCase):
         self.context = nova_context.get_admin_context()
 
     def test_it_is_not_known_whether_a_host_is_mapped(self):
-        self.assertIsNone(db.host_mapped(self.context, 'host-1'))
+        self.assertIsNone(db.host_mapped('host-1'))
 
     def test_aggregates_are_not_known(self):
-        self.assertIsNone(db.host_aggregates(self.context))
+        self.assertIsNone(db.host_aggregates())
 
 
 class ConductorTestCase(oslo_base.BaseTestCase):
@@ -274,7 +273,6 @@ class ConductorTestCase(oslo_base.BaseTestCase):
         raise messaging.RemoteError('CantStartEngineError', 'no database')
 
     def test_all_reads(self):
-        context = names.admin_context()
         for expected, read, *args in (
                 ('ServiceList.get_all_computes_by_hv_type',
                  db.ironic_services, None, 'ironic'),
@@ -289,40 +287,42 @@ class ConductorTestCase(oslo_base.BaseTestCase):
                  db.records_of, 'host-1'),
                 ('ComputeNodeList.get_all_by_uuids',
                  db.records, [base.NODE])):
-            self.assertRaises(messaging.RemoteError, read, context, *args)
+            self.assertRaises(messaging.RemoteError, read, *args)
             self.assertEqual(expected, self.asked.pop())
 
     def test_what_only_the_api_database_has_is_then_unknown(self):
-        context = names.admin_context()
-        self.assertIsNone(db.host_mapped(context, 'host-1'))
+        self.assertIsNone(db.host_mapped('host-1'))
         self.assertEqual('HostMapping.get_by_host', self.asked.pop())
-        self.assertIsNone(db.host_aggregates(context))
+        self.assertIsNone(db.host_aggregates())
         self.assertEqual('AggregateList.get_all', self.asked.pop())
 
     def test_a_blip_of_the_api_database_is_no_cloud_without_zones(self):
         conductor = objects_base.NovaObject.indirection_api
         conductor.object_class_action_versions.side_effect = (
             messaging.RemoteError('DBConnectionError', 'gone away'))
-        context = names.admin_context()
         for read, *args in ((db.host_mapped, 'host-1'),
                             (db.host_aggregates,)):
-            self.assertRaises(names.VirtDriverNotReady, read, context, *args)
+            self.assertRaises(names.VirtDriverNotReady, read, *args)
 
 
 class PlacementTestCase(base.TrackerTestCase):
 
+    def assert_asked_once(self, get, *args, **kwargs):
+        """Check how placement was asked: with the id of a request."""
+        get.assert_called_once_with(
+            *args, global_request_id=mock.ANY, **kwargs)
+        self.assertTrue(
+            get.call_args.kwargs['global_request_id'].startswith('req-'))
+
     def test_aggregates_of_a_provider(self):
         get = self.patch(self.client, 'get', return_value=base.response(200, {
             'aggregates': ['rack'], 'resource_provider_generation': 8}))
-        context = names.admin_context()
         self.assertEqual({'rack'}, db.provider_aggregates(
-            context, self.client, base.NODE))
+            self.client, base.NODE))
         get.return_value = base.response(503)
-        self.assertIsNone(db.provider_aggregates(
-            context, self.client, base.NODE))
+        self.assertIsNone(db.provider_aggregates(self.client, base.NODE))
         get.side_effect = ks_exception.ConnectFailure()
-        self.assertIsNone(db.provider_aggregates(
-            context, self.client, base.NODE))
+        self.assertIsNone(db.provider_aggregates(self.client, base.NODE))
 
     def test_generations_of_all_providers(self):
         listed = {'resource_providers': [
@@ -332,38 +332,29 @@ class PlacementTestCase(base.TrackerTestCase):
         answer = base.response(200)
         answer.content = json.dumps(listed).encode()
         get = self.patch(self.client, 'get', return_value=answer)
-        context = names.admin_context()
-        self.assertEqual({'a': 3, 'b': 0}, db.generations(
-            context, self.client))
-        get.assert_called_once_with(
-            '/resource_providers', version=None,
-            global_request_id=context.global_id)
+        self.assertEqual({'a': 3, 'b': 0}, db.generations(self.client))
+        self.assert_asked_once(get, '/resource_providers', version=None)
         get.return_value = base.response(503)
         self.assertRaises(names.VirtDriverNotReady, db.generations,
-                          context, self.client)
+                          self.client)
 
     def test_generations_of_providers_with_a_trait(self):
         answer = base.response(200)
         answer.content = b'{"resource_providers": []}'
         get = self.patch(self.client, 'get', return_value=answer)
-        context = names.admin_context()
-        self.assertEqual({}, db.generations(context, self.client, 'X'))
-        get.assert_called_once_with(
-            '/resource_providers?required=X', version='1.18',
-            global_request_id=context.global_id)
+        self.assertEqual({}, db.generations(self.client, 'X'))
+        self.assert_asked_once(
+            get, '/resource_providers?required=X', version='1.18')
 
     def test_generation_of_one_provider(self):
         get = self.patch(self.client, 'get', return_value=base.response(
             200, {'uuid': base.NODE, 'generation': 8}))
-        context = names.admin_context()
 
         def ask():
-            return db.generation(context, self.client, base.NODE)
+            return db.generation(self.client, base.NODE)
 
         self.assertEqual(8, ask())
-        get.assert_called_once_with(
-            f'/resource_providers/{base.NODE}',
-            global_request_id=context.global_id)
+        self.assert_asked_once(get, f'/resource_providers/{base.NODE}')
         get.return_value = base.response(503)
         self.assertIsNone(ask())
         get.side_effect = ks_exception.ConnectFailure()
@@ -373,38 +364,29 @@ class PlacementTestCase(base.TrackerTestCase):
         answer = {'allocations': {}, 'resource_provider_generation': 8}
         get = self.patch(self.client, 'get',
                          return_value=base.response(200, answer))
-        context = names.admin_context()
-        self.assertEqual(frozenset(), db.consumers(
-            context, self.client, base.NODE))
+        self.assertEqual(frozenset(), db.consumers(self.client, base.NODE))
         answer['allocations'] = {'server': {'resources': {'CUSTOM_X': 1}}}
-        self.assertEqual({'server'}, db.consumers(
-            context, self.client, base.NODE))
+        self.assertEqual({'server'}, db.consumers(self.client, base.NODE))
         get.return_value = base.response(503)
-        self.assertIsNone(db.consumers(
-            context, self.client, base.NODE))
+        self.assertIsNone(db.consumers(self.client, base.NODE))
         # Nobody has what is not there.
         get.return_value = base.response(404, {'errors': [{
             'status': 404, 'title': 'Not Found',
             'detail': 'The resource could not be found.\n\n Resource '
                       f"provider '{base.NODE}' not found: No resource "
                       f'provider with uuid {base.NODE} found'}]})
-        self.assertEqual(frozenset(), db.consumers(
-            context, self.client, base.NODE))
+        self.assertEqual(frozenset(), db.consumers(self.client, base.NODE))
 
     def test_404_that_is_not_placements(self):
         get = self.patch(self.client, 'get')
-        context = names.admin_context()
         for body in (None, [], {'errors': [None]}, {'errors': [{
                 'detail': 'The resource could not be found.'}]}):
             get.return_value = base.response(404, body)
-            self.assertIsNone(db.consumers(
-                context, self.client, base.NODE))
+            self.assertIsNone(db.consumers(self.client, base.NODE))
         get.return_value.json = mock.Mock(side_effect=ValueError('<html>'))
-        self.assertIsNone(db.consumers(context, self.client, base.NODE))
+        self.assertIsNone(db.consumers(self.client, base.NODE))
 
     def test_placement_that_does_not_answer(self):
         get = self.patch(self.client, 'get')
-        context = names.admin_context()
         get.side_effect = ks_exception.ConnectFailure()
-        self.assertIsNone(db.consumers(
-            context, self.client, base.NODE))
+        self.assertIsNone(db.consumers(self.client, base.NODE))

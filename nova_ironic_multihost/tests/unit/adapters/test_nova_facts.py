@@ -55,7 +55,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
     def consumers_of(self, answer, nodes):
         self.useFixture(fixtures.MockPatchObject(
             nova_facts.db, 'consumers',
-            lambda context, client, node: answer(node)))
+            lambda client, node: answer(node)))
         return nova_facts.NovaCloud(
             mock.Mock(), mock.Mock()).consumers_of(nodes)
 
@@ -140,7 +140,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         """However many others are taken over in between."""
         numbers = []
 
-        def take_over(context, instances, host, eligible, attempts):
+        def take_over(instances, host, eligible, attempts):
             numbers.extend(attempts[uuid] % takeover.ATTEMPTS
                            for uuid in instances if uuid == 'i1')
             return dict.fromkeys(instances, False)
@@ -217,7 +217,7 @@ class TransferTestCase(base.DatabaseTestCase):
     def take_over(self, state=None, host='mine', attempt=0):
         """Take it over; what is not known is raised."""
         outcome = nova_facts.take_over(
-            self.context, {self.uuid: state or self.seen()}, host,
+            {self.uuid: state or self.seen()}, host,
             self.dead, {self.uuid: attempt})[self.uuid]
         if isinstance(outcome, Exception):
             raise outcome
@@ -234,8 +234,8 @@ class TransferTestCase(base.DatabaseTestCase):
         """Have something happen right after one of the reads."""
         read, made = nova_facts._read, []
 
-        def reading(context, uuids):
-            rows = read(context, uuids)
+        def reading(uuids):
+            rows = read(uuids)
             made.append(rows)
             if len(made) == number:
                 act(rows)
@@ -248,7 +248,7 @@ class TransferTestCase(base.DatabaseTestCase):
     def test_as_it_is_read(self):
         self.assertEqual(
             {self.uuid: self.seen()},
-            db.instance_states(self.context, [self.uuid]))
+            db.instance_states([self.uuid]))
 
     def test_it_is_moved_and_can_be_used_at_once(self):
         self.assertTrue(self.take_over())
@@ -363,7 +363,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 mock.patch.object(nova_facts, 'MAX_UNANSWERED', 2), \
                 self.in_order([*others, first, last], [first, last, *others]):
             found = nova_facts.take_over(
-                self.context, wanted, 'mine', all_dead, ATTEMPTS)
+                wanted, 'mine', all_dead, ATTEMPTS)
         self.assertEqual(dict.fromkeys(others, True), {
             uuid: found[uuid] for uuid in others})
 
@@ -382,8 +382,8 @@ class TransferTestCase(base.DatabaseTestCase):
             def __sub__(self, others):
                 return [uuid for uuid in self if uuid not in others]
 
-        def reading(context, uuids):
-            rows = Rows(read(context, uuids))
+        def reading(uuids):
+            rows = Rows(read(uuids))
             rows.order = left.pop(0) if left else list(rows)
             return rows
 
@@ -400,7 +400,7 @@ class TransferTestCase(base.DatabaseTestCase):
             self.assertEqual(
                 {migrating: False, **dict.fromkeys(others, True)},
                 nova_facts.take_over(
-                    self.context, wanted, 'mine', all_dead, ATTEMPTS),
+                    wanted, 'mine', all_dead, ATTEMPTS),
             )
         self.assertEqual(2, asked.call_count)
 
@@ -410,7 +410,7 @@ class TransferTestCase(base.DatabaseTestCase):
                 objects.Instance, 'save',
                 side_effect=messaging.MessagingTimeout) as save:
             found = nova_facts.take_over(
-                self.context, wanted, 'mine', all_dead, ATTEMPTS)
+                wanted, 'mine', all_dead, ATTEMPTS)
         self.assertEqual(nova_facts.MAX_UNANSWERED, save.call_count)
         self.assertEqual(
             [False] * 3 + [True] * 2,
@@ -460,11 +460,11 @@ class TransferTestCase(base.DatabaseTestCase):
         read = nova_facts._read
         reads_made = []
 
-        def read_after_it_is_done(context, uuids):
+        def read_after_it_is_done(uuids):
             reads_made.append(uuids)
             if len(reads_made) == 2:
                 self.write('mine', takeover.taken('deleting', 'mine'))
-            return read(context, uuids)
+            return read(uuids)
 
         self.row.task_state = 'deleting'
         self.row.save()
@@ -534,7 +534,7 @@ class TransferTestCase(base.DatabaseTestCase):
             row = self.instance(uuidutils.generate_uuid(), 'dead')
             row.vm_state = 'active'
             row.save()
-        return db.instance_states(self.context, [
+        return db.instance_states([
             row.uuid for row in objects.InstanceList.get_by_host(
                 self.context, 'dead')])
 
@@ -545,14 +545,14 @@ class TransferTestCase(base.DatabaseTestCase):
             self.assertEqual(
                 dict.fromkeys(wanted, True),
                 nova_facts.take_over(
-                    self.context, wanted, 'mine', all_dead, ATTEMPTS),
+                    wanted, 'mine', all_dead, ATTEMPTS),
             )
         # Before the first write of each and between the two, and no more.
         self.assertEqual([wanted.keys()] * 2, [
-            set(call.args[1]) for call in read.call_args_list])
+            set(call.args[0]) for call in read.call_args_list])
         self.assertEqual(
             {}, nova_facts.take_over(
-                self.context, {}, 'mine', all_dead, ATTEMPTS))
+                {}, 'mine', all_dead, ATTEMPTS))
 
     def lose(self, uuid, act=lambda: None):
         """Lose the answer to the second write of one, which is done."""
@@ -572,16 +572,16 @@ class TransferTestCase(base.DatabaseTestCase):
         odd, *others = wanted
         read, made = nova_facts._read, []
 
-        def fail_the_third_time(context, uuids):
+        def fail_the_third_time(uuids):
             made.append(uuids)
             if len(made) == 3:
                 raise messaging.MessagingTimeout
-            return read(context, uuids)
+            return read(uuids)
 
         with self.lose(odd), mock.patch.object(
                 nova_facts, '_read', fail_the_third_time):
             found = nova_facts.take_over(
-                self.context, wanted, 'mine', all_dead, ATTEMPTS)
+                wanted, 'mine', all_dead, ATTEMPTS)
         self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
         self.assertEqual(dict.fromkeys(others, True), found)
 
@@ -596,7 +596,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.after_reading(2, move):
             self.assertEqual({uuid: True}, nova_facts.take_over(
-                self.context, wanted, 'mine', all_dead, ATTEMPTS))
+                wanted, 'mine', all_dead, ATTEMPTS))
 
     def test_one_that_is_used_at_once_is_moved(self):
         wanted = self.some(1)
@@ -609,7 +609,7 @@ class TransferTestCase(base.DatabaseTestCase):
 
         with self.lose(uuid, use):
             self.assertEqual({uuid: True}, nova_facts.take_over(
-                self.context, wanted, 'mine', all_dead, ATTEMPTS))
+                wanted, 'mine', all_dead, ATTEMPTS))
 
     def test_what_happens_to_one_happens_to_no_other(self):
         wanted = self.some()
@@ -627,7 +627,7 @@ class TransferTestCase(base.DatabaseTestCase):
         row.save()
         with mock.patch.object(objects.Instance, 'save', fail_for_one):
             found = nova_facts.take_over(
-                self.context, wanted, 'mine', all_dead, ATTEMPTS)
+                wanted, 'mine', all_dead, ATTEMPTS)
         self.assertIsInstance(found.pop(odd), ZeroDivisionError)
         self.assertEqual({gone: False, changed: False,
                           **dict.fromkeys(others, True)}, found)
@@ -727,10 +727,10 @@ class RegistrationTestCase(base.DatabaseTestCase):
         up = mock.Mock(**{'service_is_up.return_value': True})
         self.mine.say(WORDS)
         for _ in range(2):
-            heard = db.compute_service(self.context, up, 'a')
+            heard = db.compute_service(up, 'a')
             self.assertEqual(
                 (False, WORDS), (heard.disabled, heard.stop_marker))
             self.mine.close(WORDS)
         self.operator(True)
-        heard = db.compute_service(self.context, up, 'a')
+        heard = db.compute_service(up, 'a')
         self.assertEqual((True, ''), (heard.disabled, heard.stop_marker))

@@ -313,7 +313,7 @@ class TrackerTestCase(base.TrackerTestCase):
         tree.new_root(other, other, generation=3)
         asked = []
 
-        def generation(context, client, node):
+        def generation(client, node):
             asked.append(node)
             return {NODE: 3, other: 4}[node]
 

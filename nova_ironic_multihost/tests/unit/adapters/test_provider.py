@@ -101,7 +101,7 @@ class FollowAggregatesTestCase(oslo_base.BaseTestCase):
         self.assertEqual({'ours', 'x'},
                          self.follow({'theirs'}, frozenset({'theirs', 'x'})))
         self.asked.assert_called_once_with(
-            mock.ANY, mock.sentinel.client, NODE)
+            mock.sentinel.client, NODE)
 
     def test_nothing_changes_when_placement_does_not_answer(self):
         self.assertEqual({'theirs'}, self.follow({'theirs'}))

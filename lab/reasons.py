@@ -87,7 +87,7 @@ def explain(seen, partitions, cross_zones=False, policy='forced_down'):
                 Explained(node, owner, host, ahead or reason.value))
     listed = {node.uuid for node in seen.nodes}
     found += [
-        Explained(record.node, record.key, record.key,
+        Explained(record.node, record.owner, record.owner,
                   ownership.Reason.UNLISTED.value)
         for record in seen.records if record.node not in listed]
     return found
@@ -147,17 +147,15 @@ class _Judge:
             nodes={node.uuid: node.instance_uuid for node in seen.nodes},
             my_instances=frozenset(
                 instance.uuid for instance in seen.instances
-                if instance.key == host and not instance.deleted),
+                if instance.host_key == host and not instance.deleted),
             my_nodes=frozenset(seen.owned_by(host)),
             view=view,
             preferences=self._preferences,
             mapped=seen.service_of[host].mapped,
             zones=self._zones,
-            instance_states={instance.uuid: model.InstanceState(
-                instance.host, instance.deleted)
-                for instance in seen.instances},
-            records={record.node: model.Record(record.node, record.host)
-                     for record in seen.records if record.key != host},
+            instance_states=seen.instance_of,
+            records={record.node: record for record in seen.records
+                     if record.owner != host},
             eligible=takeover.eligible(self._policy, view, {})))
         return ownership.with_allocations(reasons, reasons, {
             allocation.provider for allocation in seen.allocations})

@@ -64,7 +64,7 @@ def rows(seen, processes, started, shares):
     names = {name.lower(): name for name in processes}
     names.update((s.key, s.host) for s in seen.services)
     for record in seen.records:
-        names.setdefault(record.key, record.host)
+        names.setdefault(record.owner, record.host)
     found = []
     for key in sorted(names, key=lambda name: (len(name), name)):
         name = names[key]

@@ -20,6 +20,7 @@ from lab import errors
 from lab import settings as places
 from lab import state
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import model
 
 # A server of databases that is under load may end a connection at once.
 _TRIES, _PAUSE = 3, 1.0
@@ -200,15 +201,15 @@ def read(settings):
             for host, disabled, forced_down, seen, reason, heard
             in services),
         records=tuple(
-            cloud_state.CloudRecord(uuid, host, id_)
+            model.Record(uuid, host, row=id_)
             for uuid, host, id_ in records),
         nodes=nodes,
         providers=providers,
         allocations=allocations,
         instances=tuple(
             cloud_state.CloudServer(
-                uuid, name or '', host, node, vm_state or '',
-                task_state, bool(deleted), epoch(updated))
+                host, bool(deleted), node, vm_state or '', task_state,
+                uuid=uuid, name=name or '', updated=epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,
                  updated) in instances),
         zones=tuple(zones),

@@ -74,7 +74,7 @@ def on_one_machine(seen, server):
     return (instance is not None
             and held == [(instance.node, 'active')]
             and given == [instance.node]
-            and seen.owner_of.get(instance.node) == instance.key)
+            and seen.owner_of.get(instance.node) == instance.host_key)
 
 
 def tally(seen, before, found, dead=''):

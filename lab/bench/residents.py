@@ -22,7 +22,7 @@ def placed(seen, name):
     :param seen: an Observation
     """
     return sum(1 for i in seen.instances
-               if i.key == name.lower() and not i.deleted)
+               if i.host_key == name.lower() and not i.deleted)
 
 
 def busiest(bench):
@@ -46,8 +46,8 @@ class Adoptions:
 
     def see(self, seen):
         """Learn from an Observation."""
-        hosts = {i.uuid: i.key for i in seen.instances
-                 if i.vm_state in ('active', 'stopped') and i.key}
+        hosts = {i.uuid: i.host_key for i in seen.instances
+                 if i.vm_state in ('active', 'stopped') and i.host_key}
         self.count += sum(
             1 for uuid, host in hosts.items()
             if self._hosts.get(uuid, host) not in (host, self._excused))

@@ -191,9 +191,9 @@ def taken_over(seen, host, servers):
         instance = seen.instance_of.get(server)
         if instance is None or instance.deleted:
             continue
-        if (instance.key == host.lower()
-                or instance.key not in seen.up_hosts
-                or seen.owner_of.get(instance.node) != instance.key
+        if (instance.host_key == host.lower()
+                or instance.host_key not in seen.up_hosts
+                or seen.owner_of.get(instance.node) != instance.host_key
                 or takeover.is_mark(instance.task_state)):
             return False
     return True

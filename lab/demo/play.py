@@ -166,4 +166,4 @@ def servers_of(seen, host):
     """{name: (uuid of the server, uuid of its node)} of a compute."""
     return {instance.name: (instance.uuid, instance.node)
             for instance in seen.instances
-            if instance.key == host.lower() and not instance.deleted}
+            if instance.host_key == host.lower() and not instance.deleted}

@@ -84,7 +84,7 @@ class Witness:
 def recreated(before, after):
     """Nodes whose record or provider is not the one that it was."""
     def identities(seen):
-        return ({r.node: r.id for r in seen.records},
+        return ({r.node: r.row for r in seen.records},
                 {p.uuid: p.id for p in seen.providers})
 
     return {node

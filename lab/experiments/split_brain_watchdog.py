@@ -65,13 +65,15 @@ class Patience:
         self.cut = cut
         seen = self.bench.recorder.view
         its = {uuid for uuid, instance in seen.instance_of.items()
-               if instance.key == self.name.lower() and not instance.deleted}
+               if instance.host_key == self.name.lower()
+               and not instance.deleted}
 
         def see(seen):
             if self.taken is None and any(
                     (instance := seen.instance_of.get(uuid)) is not None
                     and not instance.deleted
-                    and instance.key != self.name.lower() for uuid in its):
+                    and instance.host_key != self.name.lower()
+                    for uuid in its):
                 self.taken = self.bench.recorder.now()
 
         self.bench.recorder.listen(see)

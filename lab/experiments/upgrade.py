@@ -54,7 +54,7 @@ class Losses:
     def see(self, seen):
         """Compare an Observation with the first one."""
         present = {
-            'records': {record.node: record.id for record in seen.records},
+            'records': {record.node: record.row for record in seen.records},
             'providers': {p.uuid: p.id for p in seen.providers}}
         self._ids = self._ids or present
         for kind, ids in self._ids.items():

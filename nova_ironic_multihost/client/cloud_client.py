@@ -26,6 +26,7 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.cloud_state import CloudError
 from nova_ironic_multihost.client.cloud_state import Unanswered
 from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
@@ -117,7 +118,7 @@ class CloudClient:
         expect_cells(services)
         # Right after the services: the age of heartbeats is counted to here.
         at = self._nova.moment()
-        records, others = self._records()
+        records, second, others = self._records()
         if records and not nodes:
             raise CloudError(
                 f'Ironic shows this account no node, yet nova has records '
@@ -126,7 +127,7 @@ class CloudClient:
         # A cell that went down meanwhile has no servers in the list.
         expect_cells(self._service_list())
         nodes, more = self._resolved(nodes, servers)
-        mapped = {record.key for record in records}
+        mapped = {record.owner for record in (*records, *second)}
         return cloud_state.CloudState(
             at=at,
             services=tuple(
@@ -134,6 +135,7 @@ class CloudClient:
                     service, mapped=True if service.key in mapped else None)
                 for service in services if service.key not in others),
             records=records,
+            second=second,
             others=others,
             nodes=nodes,
             providers=providers,
@@ -359,27 +361,29 @@ class CloudClient:
         return list(map(_service, self._nova.get(
             '/os-services', _COMPUTE, binary='nova-compute')['services']))
 
-    def _records(
-        self,
-    ) -> tuple[tuple[cloud_state.CloudRecord, ...], frozenset[HostKey]]:
-        """Return the records of Ironic nodes, and the other records' hosts."""
+    def _records(self) -> tuple[
+            tuple[model.Record, ...], tuple[model.Record, ...],
+            frozenset[HostKey]]:
+        """Return own and second records of nodes, the other records' hosts."""
         found = self._nova.pages(
             '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
         others = frozenset(
             host_key(record['service']['host']) for record in found
             if record['hypervisor_type'] != 'ironic')
-        return tuple(
-            cloud_state.CloudRecord(record['id'], record['service']['host'],
-                                    name=record['hypervisor_hostname'])
-            for record in found
-            if record['hypervisor_type'] == 'ironic'), others
+        records = [
+            model.Record(record['hypervisor_hostname'],
+                         record['service']['host'], second=record['id']
+                         * (record['id'] != record['hypervisor_hostname']))
+            for record in found if record['hypervisor_type'] == 'ironic']
+        return (tuple(one for one in records if not one.second),
+                tuple(one for one in records if one.second), others)
 
     def _servers(
             self, others: Set[HostKey]) -> tuple[cloud_state.CloudServer, ...]:
         """Return the servers of all projects, without those on ``others``."""
         servers = [_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1)]
-        return tuple(s for s in servers if s.key not in others)
+        return tuple(s for s in servers if s.host_key not in others)
 
     def _resolved(
             self, nodes: tuple[cloud_state.Node, ...],
@@ -426,7 +430,7 @@ class CloudClient:
         found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
                                uuid=uuid)['servers']
         return next((cloud_state.CloudServer(
-            server['id'], server['name'], deleted=True) for server in found
+            uuid=uuid, name=server['name'], deleted=True) for server in found
             if server['id'] == uuid), None)
 
     def _allocations(
@@ -496,11 +500,10 @@ def _instance(server: Json) -> cloud_state.CloudServer:
             'reach the database of its cell, or forbids this account to '
             f'know. Mend the former. {api.AS_ADMIN}')
     return cloud_state.CloudServer(
-        server['id'], server.get('name', ''),
-        server[_HOST],
-        server.get(_NODE),
+        server[_HOST], False, server.get(_NODE),
         server.get('OS-EXT-STS:vm_state', ''),
         server.get('OS-EXT-STS:task_state'),
+        uuid=server['id'], name=server.get('name', ''),
         updated=_epoch(server.get('updated')) or 0.0,
         project=server.get('tenant_id', ''), user=server.get('user_id', ''))
 

@@ -18,6 +18,8 @@ import enum
 import functools
 import typing
 
+from nova_ironic_multihost.rules import model
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
@@ -41,13 +43,13 @@ class Unanswered(CloudError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Service:
+class Service(peers.ComputeService):
     """One nova-compute service.
 
     :param up: as nova reports it: fresh heartbeat, and not forced down.
+    :param disabled: also by a stop marker, other than in the driver.
     :param seen: time of the last heartbeat.
     :param mapped: the host is mapped to a cell.
-    :param stop_marker: of :mod:`.rules.liveness`, '' without one.
     :param over: the stop marker is so old that its nodes wait no longer.
     :param reason: why it is disabled, '' without a reason.
     :param id: a uuid, '' if it was not read.
@@ -57,13 +59,9 @@ class Service:
         is known.
     """
 
-    host: str
     up: bool = True
-    disabled: bool = False
-    forced_down: bool = False
     seen: float | None = None
     mapped: bool | None = True
-    stop_marker: str = ''
     over: bool = False
     reason: str = ''
     id: str = ''
@@ -71,39 +69,9 @@ class Service:
     reached: bool = True
 
     @property
-    def key(self) -> HostKey:
-        """The host in lower case."""
-        return host_key(self.host)
-
-    @property
     def at_work(self) -> tuple[bool, float]:
         """Sort key: of two spellings of a host, the running one is greater."""
         return self.up, self.seen or 0
-
-
-@dataclasses.dataclass(frozen=True)
-class CloudRecord:
-    """A live row of nova's compute_nodes: ``host`` owns ``node``.
-
-    :param node: uuid of the row.
-    :param id: changes when nova deletes the row and creates it again.
-    :param name: hypervisor_hostname of the row, '' if it was not read.
-    """
-
-    node: str
-    host: str
-    id: int | None = None
-    name: str = ''
-
-    @property
-    def key(self) -> HostKey:
-        """The host in lower case."""
-        return host_key(self.host)
-
-    @property
-    def second(self) -> bool:
-        """Whether it is a second record of node ``name``, by another uuid."""
-        return self.name not in ('', self.node)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,24 +119,16 @@ class Allocation:
 
 
 @dataclasses.dataclass(frozen=True)
-class CloudServer:
+class CloudServer(model.InstanceState):
     """A server of nova, deleted or not."""
 
-    uuid: str
-    name: str = ''
     host: str | None = None
-    node: str | None = None
-    vm_state: str = 'active'
-    task_state: str | None = None
-    deleted: bool = False
+    vm_state: str | None = 'active'
+    uuid: str = dataclasses.field(kw_only=True)
+    name: str = ''
     updated: float = 0.0
     project: str = ''
     user: str = ''
-
-    @property
-    def key(self) -> HostKey | None:
-        """The host in lower case, None without one."""
-        return host_key(self.host) if self.host else None
 
 
 class Usage(enum.Enum):
@@ -200,6 +160,7 @@ class CloudState:
     only in part. To be certain, read twice.
 
     :ivar at: when the compute services were read
+    :ivar second: records with another uuid than their node, beside its own
     :ivar others: hosts with hypervisors that are not Ironic's
     :ivar allocations: None if they were not read
     :ivar instances: all servers that are not deleted, and deleted ones that an
@@ -211,7 +172,8 @@ class CloudState:
 
     at: float = 0.0
     services: tuple[Service, ...] = ()
-    records: tuple[CloudRecord, ...] = ()
+    records: tuple[model.Record, ...] = ()
+    second: tuple[model.Record, ...] = ()
     others: frozenset[HostKey] = frozenset()
     nodes: tuple[Node, ...] = ()
     providers: tuple[Provider, ...] = ()
@@ -233,7 +195,7 @@ class CloudState:
     @functools.cached_property
     def owner_of(self) -> dict[str, HostKey]:
         """Node uuid -> host."""
-        return {record.node: record.key for record in self.records}
+        return {record.node: record.owner for record in self.records}
 
     @functools.cached_property
     def instance_of(self) -> dict[str, CloudServer]:
@@ -283,7 +245,7 @@ class CloudState:
 
         The compute service's spelling; the record's if there is no service.
         """
-        names = {record.key: record.host for record in self.records}
+        names = {record.owner: record.host for record in self.records}
         names.update((s.key, s.host) for s in self.services)
         return dict(sorted(names.items()))
 
@@ -301,8 +263,8 @@ class CloudState:
 
     @functools.cached_property
     def _servers(self) -> dict[HostKey, list[CloudServer]]:
-        return _grouped((one.key, one) for one in self.instances
-                        if one.key is not None and not one.deleted)
+        return _grouped((one.host_key, one) for one in self.instances
+                        if one.host_key is not None and not one.deleted)
 
     def owned_by(self, host: str) -> list[str]:
         """Return the uuids of the nodes that a host owns, sorted."""

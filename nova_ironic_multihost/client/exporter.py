@@ -220,7 +220,7 @@ def _nodes_of_computes(
     leaked = {finding.subject for finding in found
               if finding.kind == findings.LEAKED}
     counts = collections.Counter(
-        (record.key, LEAKED if record.node in leaked
+        (record.owner, LEAKED if record.node in leaked
          else USED if record.node in seen.server_of else FREE)
         for record in seen.records if record.node in seen.node_of)
     return _series(
@@ -234,7 +234,8 @@ def _nodes_of_computes(
 def _oldest(seen: cloud_state.CloudState) -> core.GaugeMetricFamily:
     waits = {(wait, state): [0.0] for wait in Wait for state in PROGRESS}
     for server in seen.instances:
-        service = seen.service_of.get(server.key) if server.key else None
+        service = (seen.service_of.get(server.host_key)
+                   if server.host_key else None)
         since = server.updated
         if takeover.is_mark(server.task_state):
             wait = Wait.TAKEOVER

@@ -161,17 +161,15 @@ def _expected(seen: cloud_state.CloudState,
 
 def second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
     """Yield the records with another uuid than the node that they name."""
-    for record in seen.records:
-        if record.second:
-            yield _found('second-record', record.name, host=record.host,
-                         remedy=model.second_record(record.name, record.node))
+    for record in seen.second:
+        yield _found('second-record', record.node, host=record.host,
+                     remedy=model.second_record(record.node, record.second))
 
 
 def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
     owners = collections.defaultdict[str, list[str]](list)
     for record in seen.records:
-        if not record.second:
-            owners[record.node].append(record.host)
+        owners[record.node].append(record.host)
     for uuid in seen.node_of:
         if uuid not in owners:
             yield _found('node-without-record', uuid)
@@ -272,7 +270,8 @@ def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:
                 f'({node.provision_state}) is held for server '
                 f'{node.instance_uuid}, which does not exist'
                 if node.instance_uuid else 'is active for no server'))
-        elif server and server.key and owner not in (None, server.key):
+        elif server and server.host_key and (
+                owner not in (None, server.host_key)):
             yield _found('record-elsewhere', node.uuid, owner=owner,
                          server=_named(server), host=server.host)
     held = {node.instance_uuid for node in seen.nodes}

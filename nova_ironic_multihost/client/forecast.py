@@ -161,9 +161,9 @@ def of_host(seen: cloud_state.CloudState, host: str,
         server = seen.server_on.get(node)
         if node not in seen.node_of:
             return Obstacle.HIDDEN
-        if server is not None and server.key in seen.up_hosts:
+        if server is not None and server.host_key in seen.up_hosts:
             # The record follows the server.
-            return server.key
+            return server.host_key
         return taker(node)
 
     def of_server(server: cloud_state.CloudServer) -> _Target:
@@ -200,7 +200,7 @@ def of_host(seen: cloud_state.CloudState, host: str,
                       for server in seen.servers_of(host))),
         _names(seen, ((node, of_node(node)) for node in owned
                       if node not in seen.server_on
-                      or seen.server_on[node].key != key)), {})
+                      or seen.server_on[node].host_key != key)), {})
 
 
 def _names(seen: cloud_state.CloudState,

@@ -76,7 +76,7 @@ class NodeShares:
             collections.Counter)
         for record in seen.records:
             if record.node in seen.node_of:
-                owners[_kind(seen.node_of[record.node])][record.key] += 1
+                owners[_kind(seen.node_of[record.node])][record.owner] += 1
         found: list[NodeShare] = []
         for kind, counts in sorted(owners.items()):
             hosts = frozenset(counts)
@@ -236,19 +236,15 @@ class OwnershipReport:
         self.partitions = partitions or NodeShares.of(seen)
         self.zones = dict(seen.zones or ())
         # As the driver has them: a stop marker disables nothing.
-        self._services = [peers.ComputeService(
-            one.host, one.up, one.disabled and not one.stop_marker,
-            one.forced_down, stop_marker=one.stop_marker)
+        self._services = [dataclasses.replace(
+            one, disabled=one.disabled and not one.stop_marker)
             for one in seen.services]
         self._over = {
             (one.key, one.stop_marker) for one in seen.services
             if one.over or (said := liveness.stop_marker_time(one.stop_marker))
             and seen.at - said.timestamp() >= settings.down_time}
         self._preferences: dict[NodeShare, ring.Preferences] = {}
-        self._states = {one.uuid: model.InstanceState(one.host, one.deleted)
-                        for one in seen.instances}
-        self._records = {record.node: model.Record(record.node, record.host)
-                         for record in seen.records}
+        self._records = {record.node: record for record in seen.records}
 
     def _view(self, host: HostKey, part: NodeShare) -> peers.View:
         """Return the compute services as ``host`` sees them."""
@@ -320,9 +316,10 @@ class OwnershipReport:
             return []
         found = [self.seen.owner_of.get(node.uuid)]
         instance = self.seen.instance_of.get(node.instance_uuid or '')
-        if instance is not None and instance.key is not None:
-            found += [instance.key, self.preferences(part).takeover_target(
-                node.uuid, self.zones.get(instance.key))]
+        if instance is not None and instance.host_key is not None:
+            host = instance.host_key
+            found += [host, self.preferences(part).takeover_target(
+                node.uuid, self.zones.get(host))]
         found.append(self.preferred(node))
         return [host for host in dict.fromkeys(found)
                 if host is not None and host in self.seen.up_hosts]
@@ -335,7 +332,7 @@ class OwnershipReport:
         node_report = NodeReport(
             node, owner, self.preferred(node), why,
             known=self.partitions.of_node(node) is not None,
-            server_host=instance.key if instance is not None else None)
+            server_host=instance.host_key if instance is not None else None)
         if why is not None and why.mine and why is not Reason.KEPT:
             return node_report
         # In the order of _deciders: the likeliest new owner comes first.
@@ -359,9 +356,9 @@ class OwnershipReport:
             view=view,
             preferences=self.preferences(part),
             zones=self.zones,
-            instance_states=self._states,
+            instance_states=self.seen.instance_of,
             records=self._records,
             eligible=takeover.eligible(
                 takeover.Policy(takeover.FORCED_DOWN), view, {},
-                [one.host_key for one in self._states.values()
+                [one.host_key for one in self.seen.instances
                  if one.host_key is not None and not one.deleted])))

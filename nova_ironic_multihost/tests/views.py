@@ -5,6 +5,7 @@
 import dataclasses
 
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import model
 
 NOW = 1000.0
 HOSTS = ('compute-1', 'compute-2', 'compute-3')
@@ -19,7 +20,7 @@ def consistent():
         at=NOW,
         services=tuple(cloud_state.Service(host, seen=NOW - 1)
                        for host in HOSTS),
-        records=tuple(cloud_state.CloudRecord(f'node-{i}', HOSTS[i % 3], id=i)
+        records=tuple(model.Record(f'node-{i}', HOSTS[i % 3], row=i)
                       for i in range(6)),
         nodes=tuple(nodes),
         providers=tuple(
@@ -27,7 +28,8 @@ def consistent():
             for i in range(6)),
         allocations=(cloud_state.Allocation('server-0', 'node-0'),),
         instances=(cloud_state.CloudServer(
-            'server-0', 'one', 'compute-1', 'node-0', updated=NOW - 500),))
+            'compute-1', node='node-0', uuid='server-0', name='one',
+            updated=NOW - 500),))
 
 
 def offered():

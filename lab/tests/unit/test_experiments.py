@@ -49,7 +49,7 @@ class RbacSlipTestCase(base.BaseTestCase):
 
     def test_another_one_of_the_same_name(self):
         good = views.consistent()
-        after = views.changed(good, 'records', 1, id=7)
+        after = views.changed(good, 'records', 1, row=7)
         after = views.changed(after, 'providers', 2, id=7)
         self.assertEqual({'node-1', 'node-2'},
                          rbac_slip.recreated(good, after))

@@ -63,7 +63,7 @@ class StageTestCase(base.BaseTestCase):
             views.with_more(two(), 'allocations', cloud_state.Allocation(
                 'server-2', 'node-3')),
             'instances', cloud_state.CloudServer(
-                'server-2', host='compute-1', node='node-3',
+                uuid='server-2', host='compute-1', node='node-3',
                 vm_state='building'))
         self.assertFalse(fates.half_begun(
             third, (*both, 'server-2')))

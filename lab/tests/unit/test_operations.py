@@ -132,7 +132,7 @@ class BootTestCase(base.BaseTestCase):
         seen = self.seen()
         for uuid in ('s-a', 's-b'):
             seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
-                uuid, vm_state=vm_state))
+                uuid=uuid, vm_state=vm_state))
 
         def wait_for(condition, timeout, what):
             self.assertFalse(condition(self.bench.recorder.view))

@@ -6,6 +6,7 @@ from oslotest import base
 
 from lab import reasons
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.tests import views
 
@@ -26,7 +27,7 @@ class ExplainTestCase(base.BaseTestCase):
         self.seen = cloud_state.CloudState(
             services=tuple(cloud_state.Service(host) for host in self.hosts),
             nodes=tuple(cloud_state.Node(node) for node in self.nodes),
-            records=tuple(cloud_state.CloudRecord(node, owner)
+            records=tuple(model.Record(node, owner)
                           for node, owner in self.owner.items()))
         self.node = self.nodes[0]
         self.other, = set(self.hosts) - {self.owner[self.node]}
@@ -39,7 +40,7 @@ class ExplainTestCase(base.BaseTestCase):
     def elsewhere(self):
         """The records with the first node on the other compute."""
         return tuple(
-            cloud_state.CloudRecord(record.node, self.other)
+            model.Record(record.node, self.other)
             if record.node == self.node else record
             for record in self.seen.records)
 
@@ -96,7 +97,7 @@ class ExplainTestCase(base.BaseTestCase):
                 n, instance_uuid='server') if n.uuid == node else n
                 for n in self.seen.nodes),
             instances=(cloud_state.CloudServer(
-                'server', host='compute-2', node=node),)), PARTITIONS,
+                uuid='server', host='compute-2', node=node),)), PARTITIONS,
             policy=policy)
         [sentence] = [one.sentence for one in found if one.node == node]
         return sentence
@@ -121,7 +122,7 @@ class ExplainTestCase(base.BaseTestCase):
         nodes = (cloud_state.Node(self.node, instance_uuid='gone'),
                  *self.seen.nodes[1:])
         found = self.explain(nodes=nodes, instances=(
-            cloud_state.CloudServer('gone', deleted=True),))
+            cloud_state.CloudServer(uuid='gone', deleted=True),))
         self.assertIn('nova has deleted', found[self.node])
 
     def test_node_that_ironic_has_no_more(self):

@@ -6,6 +6,7 @@ from oslotest import base
 
 from lab import stack
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import model
 
 NODE = cloud_state.Node('uuid-1', 'node-1', None, 'available', 'power on',
                         False)
@@ -21,7 +22,7 @@ class NewTestCase(base.BaseTestCase):
 
     def test_a_server_that_is_gone_leaves_nothing_behind(self):
         gone = cloud_state.CloudServer(
-            'server-1', 'gone', None, None, 'deleted', None, True, 0.0)
+            uuid='server-1', name='gone', vm_state='deleted', deleted=True)
         self.assertTrue(
             stack.is_new(self.observation(instances=(gone,)), 1))
 
@@ -30,10 +31,10 @@ class NewTestCase(base.BaseTestCase):
 
     def test_what_computes_and_servers_leave_behind(self):
         server = cloud_state.CloudServer(
-            'server-1', 'name', None, None, 'error', None, False, 0.0)
+            uuid='server-1', name='name', vm_state='error')
         for kind, one, is_unused in (
             ('services', cloud_state.Service('compute-1', up=False), True),
-            ('records', cloud_state.CloudRecord('uuid-1', 'compute-1'), True),
+            ('records', model.Record('uuid-1', 'compute-1'), True),
             ('providers', cloud_state.Provider('uuid-1', 1, 0, 0), True),
             (
                 'allocations',

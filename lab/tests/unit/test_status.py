@@ -7,6 +7,7 @@ from oslotest import base
 from lab import status
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings as consistency
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests import views
 
 RUNNING = dict.fromkeys(views.HOSTS, 'running')
@@ -35,7 +36,7 @@ class ExplainTestCase(base.BaseTestCase):
         services=(cloud_state.Service('east'),
                   cloud_state.Service('west', up=False)),
         nodes=(cloud_state.Node(node),),
-        records=(cloud_state.CloudRecord(node, 'west'),),
+        records=(model.Record(node, 'west'),),
         zones=(('east', 'zone-e'), ('west', 'zone-w')))
 
     def explain(self, driver, *options):
@@ -55,7 +56,7 @@ class ExplainTestCase(base.BaseTestCase):
                 'west', up=False, forced_down=True)),
             nodes=(cloud_state.Node(self.node, instance_uuid='server'),),
             instances=(cloud_state.CloudServer(
-                'server', host='west', node=self.node),))
+                uuid='server', host='west', node=self.node),))
         [reason] = self.explain('ours')
         self.assertIn('about to be taken over', reason)
         [reason] = self.explain(

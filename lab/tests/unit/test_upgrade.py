@@ -37,7 +37,7 @@ class LossesTestCase(base.BaseTestCase):
                                   found['providers_lost']))
 
     def test_made_anew_between_two_looks(self):
-        changed = views.changed(views.consistent(), 'records', 1, id=77)
+        changed = views.changed(views.consistent(), 'records', 1, row=77)
         changed = views.changed(changed, 'providers', 1, id=78)
         found = self.found_in(changed, changed)
         self.assertEqual(

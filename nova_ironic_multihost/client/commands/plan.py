@@ -229,8 +229,8 @@ def _present(seen: cloud_state.CloudState, node: cloud_state.Node
              ) -> HostKey | None:
     """Return the host of the server on a node; without one, its owner."""
     server = seen.server_on.get(node.uuid)
-    if server is not None and server.key is not None:
-        return server.key
+    if server is not None and server.host_key is not None:
+        return server.host_key
     return seen.owner_of.get(node.uuid)
 
 

@@ -250,8 +250,8 @@ def partition(known: UpgradeInputs) -> Iterator[str]:
                'of the list, or start that one.')
     others = collections.Counter(
         record.host for record in seen.records
-        if record.node in nodes and record.key in seen.up_hosts
-        and record.key not in {mine.key, *shares})
+        if record.node in nodes and record.owner in seen.up_hosts
+        and record.owner not in {mine.key, *shares})
     for host, count in sorted(others.items()):
         yield (f'{arguments.counted(count, "node")} of the conductor group or '
                f'shard of {mine.host} recorded on {host}, which '
@@ -370,7 +370,7 @@ def drivers(known: UpgradeInputs) -> Iterator[str]:
     seen = known.seen
     bare = collections.Counter(
         record.host for record in seen.records
-        if record.key in seen.up_hosts and record.node in seen.provider_of
+        if record.owner in seen.up_hosts and record.node in seen.provider_of
         and record.node not in known.marked)
     for host, count in sorted(bare.items()):
         yield (f'{arguments.counted(count, "node")} of {host} without the '

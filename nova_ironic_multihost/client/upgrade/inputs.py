@@ -328,7 +328,7 @@ class UpgradeInputs:
     @property
     def hosts(self):
         """The hosts that are up or own nodes."""
-        owners = {record.key for record in self.seen.records}
+        owners = {record.owner for record in self.seen.records}
         return [service.host for service in self.seen.services
                 if service.up or service.key in owners]
 

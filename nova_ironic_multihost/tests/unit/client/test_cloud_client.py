@@ -42,7 +42,7 @@ class ReadTestCase(SurveyTestCase):
                          seen.owner_of)
         self.assertEqual({'n-0'}, seen.used_nodes)
         self.assertEqual((cloud_state.CloudServer(
-            's-0', 's-0', 'east', 'n-0', updated=1767225620.0,
+            'east', node='n-0', uuid='s-0', name='s-0', updated=1767225620.0,
             project='project', user='user'),),
             seen.instances)
         self.assertEqual([], self.kinds(seen))

@@ -8,6 +8,7 @@ from oslotest import base
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -83,7 +84,7 @@ class CloudTestCase(base.BaseTestCase):
             self.assertEqual(age, oldest(views.changed(
                 old, 'services', 0, up=False))[operation, 'waiting'])
             seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
-                f's-{number}', updated=views.NOW))
+                uuid=f's-{number}', updated=views.NOW))
         self.assertEqual({}, oldest(views.changed(
             seen, 'instances', 0, task_state='rebooting')))
         down = views.changed(seen, 'services', 1, up=False,
@@ -131,7 +132,7 @@ class CloudTestCase(base.BaseTestCase):
     def test_node_on_the_way_to_which_a_server_is_is_used(self):
         seen = views.with_more(views.consistent(), 'instances',
                                cloud_state.CloudServer(
-                                   'new', host='compute-2', node='node-4',
+                                   uuid='new', host='compute-2', node='node-4',
                                    vm_state='building', updated=views.NOW))
         self.assertEqual((1, 1, 0), self.nodes(seen, 'compute-2'))
 
@@ -162,7 +163,7 @@ class CloudTestCase(base.BaseTestCase):
 
     def test_record_of_a_node_that_ironic_lacks_is_not_counted(self):
         seen = views.with_more(views.consistent(), 'records',
-                               cloud_state.CloudRecord('gone', 'compute-2'))
+                               model.Record('gone', 'compute-2'))
         self.assertEqual((2, 0, 0), self.nodes(seen, 'compute-2'))
 
     def test_compute_that_was_never_heard_of(self):

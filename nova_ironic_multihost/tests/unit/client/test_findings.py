@@ -8,6 +8,7 @@ from oslotest import base
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client import services
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -55,13 +56,13 @@ class InconsistenciesTestCase(base.BaseTestCase):
 
     def test_node_with_two_records(self):
         seen = views.with_more(views.consistent(), 'records',
-                               cloud_state.CloudRecord('node-1', 'compute-3'))
+                               model.Record('node-1', 'compute-3'))
         self.assertIn('node-with-many-records', self.kinds(seen))
 
     def test_second_record_of_a_node(self):
         seen = views.with_more(
-            views.consistent(), 'records',
-            cloud_state.CloudRecord('row', 'compute-3', name='node-1'))
+            views.consistent(), 'second',
+            model.Record('node-1', 'compute-3', second='row'))
         [found] = findings.inconsistencies(seen, views.NOW)
         self.assertEqual(('second-record', 'node-1'),
                          (found.kind, found.subject))
@@ -116,7 +117,7 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_node_of_a_build_stays_with_a_host_that_is_down(self):
         seen = views.changed(views.consistent(), 'services', 1, up=False)
         seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
-            'new', host='compute-2', node='node-4', vm_state='building',
+            uuid='new', host='compute-2', node='node-4', vm_state='building',
             task_state='spawning', updated=views.NOW))
         seen = views.with_more(seen, 'allocations',
                                cloud_state.Allocation('new', 'node-4'))
@@ -137,7 +138,7 @@ class InconsistenciesTestCase(base.BaseTestCase):
         seen = views.with_more(
             views.consistent(),
             'records',
-            cloud_state.CloudRecord('stranger', 'compute-1'),
+            model.Record('stranger', 'compute-1'),
         )
         self.assertEqual(['record-without-node'], self.kinds(seen))
 
@@ -203,14 +204,14 @@ class InconsistenciesTestCase(base.BaseTestCase):
     def test_server_that_was_offloaded_needs_no_machine(self):
         seen = views.with_more(
             views.consistent(), 'instances',
-            cloud_state.CloudServer('away', vm_state='shelved_offloaded'))
+            cloud_state.CloudServer(uuid='away', vm_state='shelved_offloaded'))
         self.assertEqual([], self.kinds(seen))
 
     def test_server_that_waits_for_a_host_needs_no_allocation(self):
         seen = views.with_more(
             views.consistent(), 'instances',
             cloud_state.CloudServer(
-                'new', vm_state='building', task_state='scheduling',
+                uuid='new', vm_state='building', task_state='scheduling',
                 updated=views.NOW))
         self.assertEqual([], self.kinds(seen))
 

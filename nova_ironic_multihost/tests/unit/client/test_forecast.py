@@ -156,7 +156,8 @@ class FencedTestCase(base.BaseTestCase):
     def add(self, uuid, node, **more):
         self.seen = views.with_more(
             self.seen, 'instances', cloud_state.CloudServer(
-                uuid, f'{uuid}-name', 'compute-2', node, **more))
+                'compute-2', node=node, uuid=uuid, name=f'{uuid}-name',
+                **more))
 
     def change(self, field, index, **changes):
         self.seen = views.changed(self.seen, field, index, **changes)
@@ -413,7 +414,7 @@ class DrainedTestCase(base.BaseTestCase):
     def test_nodes_with_servers_stay(self):
         self.change('nodes', 1, instance_uuid='s')
         self.seen = views.with_more(
-            self.seen, 'instances', cloud_state.CloudServer('s'))
+            self.seen, 'instances', cloud_state.CloudServer(uuid='s'))
         self.assert_kept(1, forecast.Obstacle.SERVING, 'node-1')
         self.assertEqual('1 node (node-1) stays until the server on each is '
                          'deleted', self.told()[1])
@@ -423,7 +424,7 @@ class DrainedTestCase(base.BaseTestCase):
         self.change('nodes', 4, instance_uuid='unknown')
         self.seen = views.with_more(
             self.seen, 'instances', cloud_state.CloudServer(
-                'gone', deleted=True))
+                uuid='gone', deleted=True))
         self.assert_kept(0, forecast.Obstacle.STRAY, 'node-1', 'node-4')
         [told] = self.told()
         self.assertIn('they are held for servers that nova does not have',
@@ -432,13 +433,14 @@ class DrainedTestCase(base.BaseTestCase):
     def test_nodes_that_a_build_has_claimed_stay(self):
         self.seen = views.with_more(
             self.seen, 'instances', cloud_state.CloudServer(
-                's', host='compute-2', node='node-1', vm_state='building'))
+                uuid='s', host='compute-2', node='node-1',
+                vm_state='building'))
         self.assert_kept(1, forecast.Obstacle.SERVING, 'node-1')
 
     def test_a_server_that_is_gone_holds_nothing(self):
         self.seen = views.with_more(
             self.seen, 'instances', cloud_state.CloudServer(
-                's', host='compute-2', node='node-1', deleted=True))
+                uuid='s', host='compute-2', node='node-1', deleted=True))
         self.assert_kept(2)
 
     def test_nobody_is_left_to_take_them(self):

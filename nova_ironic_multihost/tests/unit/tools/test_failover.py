@@ -111,7 +111,7 @@ class FailoverTestCase(base.BaseTestCase):
             seen = views.changed(seen, 'nodes', 1, instance_uuid='server-1',
                                  provision_state='active')
             seen = views.with_more(seen, 'instances', cloud_state.CloudServer(
-                'server-1', host='compute-2', node='node-1'))
+                uuid='server-1', host='compute-2', node='node-1'))
             seen = views.with_more(seen, 'allocations',
                                    cloud_state.Allocation('server-1',
                                                           'node-1'))

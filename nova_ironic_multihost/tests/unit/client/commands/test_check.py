@@ -11,6 +11,7 @@ import fixtures
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base as commands
 from nova_ironic_multihost.client import findings
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests.unit.client.commands import base
 from nova_ironic_multihost.tests import views
@@ -46,7 +47,7 @@ class CheckTestCase(base.ShellTestCase):
     def test_one_node_and_one_compute(self):
         self.read.return_value = cloud_state.CloudState(
             services=(cloud_state.Service('one'),),
-            records=(cloud_state.CloudRecord('n', 'one'),),
+            records=(model.Record('n', 'one'),),
             nodes=(cloud_state.Node('n'),),
             providers=(cloud_state.Provider('n'),))
         self.assertIn('1 node, 1 compute service up: ', self.check()[2])

@@ -5,6 +5,7 @@ from unittest import mock
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import inputs
 from nova_ironic_multihost.tests.unit.client.upgrade import base
@@ -441,8 +442,8 @@ class RecordsTestCase(base.CheckTestCase):
         self.assert_silent()
         self.assert_found(
             'compute-2 has a second record of node node-1', seen=views.
-            with_more(views.consistent(), 'records', cloud_state.CloudRecord(
-                'row', 'compute-2', name='node-1')))
+            with_more(views.consistent(), 'second', model.Record(
+                'node-1', 'compute-2', second='row')))
 
 
 class PlacementTestCase(base.CheckTestCase):

@@ -13,6 +13,7 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import command as status
 from nova_ironic_multihost.client.upgrade import inputs
@@ -235,8 +236,8 @@ class FaultTestCase(StatusTestCase):
 
     def test_second_record_of_a_node(self):
         self.seen = views.with_more(
-            self.seen, 'records', cloud_state.CloudRecord(
-                'row', 'compute-2', name='node-1'))
+            self.seen, 'second', model.Record(
+                'node-1', 'compute-2', second='row'))
         self.assert_found(WARNING, 'Records of nodes',
                           'compute-2 has a second record of node node-1')
 

@@ -108,11 +108,11 @@ class NodeAudits:
                 self._service.shutdown.undo()
 
     def poll_ironic(self):
-        """Ask Ironic what has changed, and audit that."""
+        """Ask Ironic what has changed, and have that audited soon."""
         with self._service.ironic_retry.none():
-            more = self._service.ironic_changes.once(settings.read())
-        if more:
-            self._service.tasks.wake('ironic_changes')
+            changed = self._service.due_nodes.read_ironic(settings.read())
+        if changed:
+            self._service.tasks.wake('background_audit')
 
     def adopt(self, build, node_id):
         """Take a build's node from a dead host; False if nothing was taken."""

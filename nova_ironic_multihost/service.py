@@ -42,7 +42,6 @@ from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine import lifecycle
-from nova_ironic_multihost.engine.nodes import changed_nodes
 from nova_ironic_multihost.engine.nodes import due_nodes
 from nova_ironic_multihost.engine.nodes import node_moves
 from nova_ironic_multihost.engine.nodes import peer_poll
@@ -99,7 +98,7 @@ class DriverService:
             self.cloud, self.lister, recorder=self.recorder)
         self.due_nodes = due_nodes.DueNodes(
             CONF.host, self.auditor, self.tracker)
-        self.provider_changes = changed_nodes.ProviderChanges(
+        self.provider_changes = due_nodes.ProviderChanges(
             CONF.host, self.auditor, self.due_nodes.note_provider_changes,
             self.tracker.generations)
         self.background_audit = due_nodes.BackgroundAudit(
@@ -120,8 +119,6 @@ class DriverService:
             self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
             lambda: self.peer_poller.view, self.provider_changes.expect,
             ending)
-        self.ironic_changes = changed_nodes.IronicChanges(
-            self.auditor, self.tracker, self.due_nodes.is_due, ending)
         self.build_adopter = node_moves.BuildAdopter(
             self.auditor, self.tracker, self.nodes.acquire)
 

@@ -175,12 +175,11 @@ def moment(node: str) -> float:
         zlib.crc32(node.encode()) % 1024 / 1024)
 
 
-def audit_order(nodes: Iterable[str], audited: Iterable[str],
-          used: Iterable[str]) -> list[str]:
-    """Return nodes in the order of their audits: new ones, then free ones."""
-    audited, used = frozenset(audited), frozenset(used)
+def audit_order(nodes: Iterable[str], changed: Set[str], audited: Set[str],
+                used: Set[str]) -> list[str]:
+    """Return nodes in the order of their audits: changed ones first."""
     return sorted(nodes, key=lambda node: (
-        node in audited, node in used, node))
+        node not in changed, node in audited, node in used, node))
 
 
 def drifted(before: Mapping[str, int | None], now: Mapping[str, int]

@@ -286,8 +286,7 @@ class Auditor:
                         taken_over=decided.taken_over, at_rest=decided.at_rest)
         return decided.reasons
 
-    def audit_changed(self, settings: Settings, nodes: Iterable[str],
-                      then: Callable[[Audit, list[str]], None]) -> None:
+    def audit_changed(self, settings: Settings, nodes: Iterable[str]) -> None:
         """Audit changed nodes that no peer owns; see :meth:`audit_hosts`."""
         with self._lock:
             last = self.last
@@ -299,11 +298,12 @@ class Auditor:
                 node: reason for node, reason
                 in ownership.decide(collected.facts).items()
                 if reason in incremental.AT_ONCE}
-            self._merge(last, collected, reasons, then, reasons.keys())
+            self._merge(last, collected, reasons, with_bodies=reasons.keys())
 
     def _merge(self, last: Audit, collected: collect.Collected,
                reasons: Mapping[str, Reason],
-               then: Callable[[Audit, list[str]], None],
+               then: Callable[[Audit, list[str]], None] = (
+                   lambda audit, mine: None),
                with_bodies: Set[str] = frozenset(), **moved: Any) -> None:
         """Replace the results of some nodes; audits decide them again."""
         mine = sorted(node for node, reason in reasons.items() if reason.mine)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The schedule: which nodes nova's tracker audits now, or in the background.
+"""Which nodes nova's tracker audits now, and which in the background.
 
 :mod:`.rules.incremental` has the rule. nova's audits, builds, the peer
-poll and :class:`BackgroundAudit` use :class:`DueNodes` in different threads.
+poll and :class:`BackgroundAudit` use :class:`DueNodes` in different threads. A
+node that changes in Ironic, or a provider that another client of placement
+changes, reaches placement within seconds, not at nova's next audit.
 """
 
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from nova_ironic_multihost.engine.base.ports import Tracker
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 
 LOG = logging.getLogger(__name__)
@@ -38,6 +41,10 @@ FIRST = 250
 #: Nodes that the background audits before it reads the due ones again; and
 #: the number of due nodes from which on it writes log lines.
 BACKGROUND_BATCH, BACKGROUND_MANY = 50, 200
+
+#: The most seconds between two reads of the generations of providers, and the
+#: seconds after a failed one.
+LISTING, RETRY = 600, 120
 
 
 class DueNodes:
@@ -66,6 +73,8 @@ class DueNodes:
         self._deferred: set[str] = set()
         #: Nodes tried since the last audit of all nodes began.
         self._tried: set[str] = set()
+        #: Of the mirror when Ironic was last asked for changes.
+        self._serial = 0
         # Inputs of all audits, and a number that grows when they change.
         self._inputs: object = None
         self._era = 0
@@ -96,6 +105,21 @@ class DueNodes:
             self._deferred.clear()
             self._recent = (frozenset(audit.recent & nodes)
                             if audit is not None else frozenset())
+
+    def read_ironic(self, settings: Settings) -> bool:
+        """Have changed nodes decided; return whether there are any.
+
+        Nothing before the first audit of all nodes. One thread calls it.
+        """
+        if self._auditor.last is None:
+            return False
+        mirror = self._auditor.read(settings, often=True)
+        changed = mirror.changed_since(
+            max(self._serial, self._auditor.serial))
+        if changed:
+            self._auditor.audit_changed(settings, sorted(changed))
+        self._serial = mirror.serial
+        return bool(changed)
 
     def note_pulled(self, nodes: Iterable[str]) -> None:
         """Note nodes taken a while ago: old owners may have set traits."""
@@ -277,14 +301,18 @@ class DueNodes:
         if audit is None:
             return []
         with self._lock:
-            tried, audited = set(self._tried), set(self._audited)
+            tried, audited = set(self._tried), dict(self._audited)
         due = [node for node, row in audit.nodes.items()
                if (node not in tried or node in audited
                    and row.body is not None)
                and (audit.reasons.get(node) not in incremental.COMING
                     or self._tracker.has(node)) and self.is_due(node)]
-        return incremental.audit_order(due, audited, (
-            node for node in due if audit.nodes[node].instance is not None))
+        # A start has thousands of others.
+        changed = {node for node in due if (
+            audited[node].basis.node != audit.nodes[node] if node in audited
+            else audit.reasons[node] is Reason.CREATED)}
+        return incremental.audit_order(due, changed, audited.keys(), {
+            node for node in due if audit.nodes[node].instance is not None})
 
     def _basis(self, node: str, audit: Audit | None
                ) -> incremental.NodeInputs | None:
@@ -298,8 +326,8 @@ class DueNodes:
 class BackgroundAudit:
     """Audits due nodes, every few seconds; nova does not wait for them.
 
-    After a start these are the nodes not audited yet, later those with too old
-    an audit. One thread calls it, and pauses while ``resting`` says so.
+    These have changed, were not audited since the start, or have too old an
+    audit. One thread calls it, and pauses while ``resting`` says so.
 
     :param between: runs the other due tasks of the thread between batches.
     """
@@ -343,3 +371,53 @@ class BackgroundAudit:
         except Exception as exc:  # noqa: BLE001
             LOG.debug('Placement did not say whether new nodes have changed, '
                       'so they are audited: %s', exc)
+
+
+class ProviderChanges:
+    """Reads the generations now and then; one thread calls :meth:`once`.
+
+    Placement returns the generations of all providers in one reply.
+
+    :param known: returns generations at the last audits; for the first reply.
+    """
+
+    def __init__(self, host: str, auditor: auditors.Auditor,
+                 note: Callable[[Set[str]], None],
+                 known: Callable[[Iterable[str]], dict[str, int]],
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause = LISTING * incremental.moment(host)
+        self._auditor = auditor
+        self._note = note
+        self._known = known
+        self._clock = clock
+        #: Of this host's nodes, in the last reply.
+        self._generations: dict[str, int] | None = None
+        self._next = 0.0
+
+    def expect(self, node: str, before: int, after: int) -> None:
+        """Note that this host has changed the generation of a provider."""
+        known = self._generations
+        # A reply in between costs one needless audit of the node.
+        if known is not None and known.get(node) == before:
+            known[node] = after
+
+    def once(self) -> None:
+        """Read the generations, if it is time."""
+        audit, now = self._auditor.last, self._clock()
+        if audit is None or now < self._next:
+            return
+        self._next = now + RETRY
+        found = self._auditor.cloud.generations()
+        self._next = now + self._pause
+        before = self._generations
+        self._generations = {
+            node: found[node] for node in audit.nodes if node in found}
+        if before is None:
+            before = self._generations | self._known(self._generations)
+        drifted = incremental.drifted(
+            {node: before.get(node) for node in audit.nodes},
+            self._generations)
+        if drifted:
+            LOG.debug('The resource providers of %d nodes have changed.',
+                      len(drifted))
+            self._note(drifted)

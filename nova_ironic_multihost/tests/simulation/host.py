@@ -24,7 +24,6 @@ from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.builds import lost_builds
-from nova_ironic_multihost.engine.nodes import changed_nodes
 from nova_ironic_multihost.engine.nodes import due_nodes
 from nova_ironic_multihost.engine.nodes import node_moves
 from nova_ironic_multihost.engine.nodes import peer_poll
@@ -649,8 +648,8 @@ class Process:
         self._rebalancer = node_moves.Rebalancer(
             self.auditor, self, self._due_nodes, self._recheck,
             lambda node: self.auditor.last.nodes[node].instance is None)
-        self._changes = changed_nodes.IronicChanges(
-            self.auditor, self, self._due_nodes.is_due, self._is_ending)
+        self._background = due_nodes.BackgroundAudit(
+            self._due_nodes, self, self._is_ending)
         self._look = peer_poll.PeerPoller(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._recheck.to_move(
@@ -859,16 +858,17 @@ class Process:
         """What the driver's timer does."""
         # One that fails is logged and repeated.
         with contextlib.suppress(NotReadyError):
-            self._changes.once(self._settings)
+            self._due_nodes.read_ironic(self._settings)
+            self._background.once()
 
-    def _audit_changed(self, audit_changed, settings, nodes, then):
+    def _audit_changed(self, audit_changed, settings, nodes):
         """Tell the judge what a poll has decided while an audit is at it."""
-        def decided(audit, mine):
-            if self.auditing and self.sources.looked:
-                self.sources.decided(self._running, mine)
-            then(audit, mine)
-
-        audit_changed(settings, nodes, decided)
+        before = self.auditor.last.nodes
+        audit_changed(settings, nodes)
+        if self.auditing and self.sources.looked:
+            self.sources.decided(self._running, [
+                node for node, row in self.auditor.last.nodes.items()
+                if row is not before.get(node)])
 
     def kill(self):
         """End it at once, wherever it is."""

@@ -37,7 +37,6 @@ from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
-from nova_ironic_multihost.engine.nodes import changed_nodes
 from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost import exception
@@ -1240,27 +1239,35 @@ class PollTestCase(DriverTestCase):
         self.owners = dict.fromkeys(NODES, ME)
         self.manager.rt.compute_nodes = dict.fromkeys(NODES, mock.Mock())
         self.audited = []
-        self.manager._update_available_resource_for_node = (
-            lambda context, node: self.audited.append(
-                (node, self.driver.node_cache[node].instance_id)))
+        self.manager._update_available_resource_for_node = self.come
         self.start_and_audit()
+        self.poll()
+        self.audited.clear()
+
+    def come(self, context, node):
+        due_nodes = self.driver.service.due_nodes
+        with due_nodes.auditing(node):
+            self.audited.append(
+                (node, self.driver.node_cache[node].instance_id))
+            due_nodes.touch(node)
+
+    def poll(self):
+        self.driver.service.nodes.poll_ironic()
+        self.driver.service.background_audit.once()
 
     def test_node_that_changes_is_audited_as_it_is_now(self):
         self.place(NODES[0], 'i1', ME)
-        self.driver.service.nodes.poll_ironic()
-        self.driver.service.nodes.poll_ironic()
+        self.poll()
+        self.poll()
         self.assertEqual([(NODES[0], 'i1')], self.audited)
 
-    def test_what_is_too_much_for_one_poll_does_not_wait_for_long(self):
+    def test_what_has_changed_is_audited_at_once(self):
         self.place(NODES[0], 'i1', ME)
-        self.place(NODES[1], 'i2', ME)
-        woken = self.tasks()['ironic_changes'].woken
-        with mock.patch.object(changed_nodes, 'TOGETHER', 1):
-            for more in (True, False):
-                self.driver.service.nodes.poll_ironic()
-                self.assertIs(more, woken.is_set())
-                woken.clear()
-        self.assertEqual([(NODES[0], 'i1'), (NODES[1], 'i2')], self.audited)
+        woken = self.tasks()['background_audit'].woken
+        for changed in (True, False):
+            self.driver.service.nodes.poll_ironic()
+            self.assertIs(changed, woken.is_set())
+            woken.clear()
 
     def test_node_to_which_nova_has_come_is_left_to_it(self):
         self.place(NODES[0], 'i1', ME)
@@ -1269,7 +1276,7 @@ class PollTestCase(DriverTestCase):
         with self.driver.service.due_nodes.auditing(NODES[0]):
             self.driver.get_available_resource(NODES[0])
             self.driver.service.due_nodes.touch(NODES[0])
-        self.driver.service.nodes.poll_ironic()
+        self.poll()
         self.assertEqual([(NODES[1], 'i2')], self.audited)
 
     def test_what_this_host_changes_meanwhile_is_read_anew(self):

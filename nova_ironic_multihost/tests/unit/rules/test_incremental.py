@@ -329,10 +329,11 @@ class OrderTestCase(base.BaseTestCase):
 
     def test_what_nobody_can_build_on_yet_is_first(self):
         self.assertEqual(
-            ['free-new', 'used-new', 'free-old', 'used-old'],
+            ['changed', 'free-new', 'used-new', 'free-old', 'used-old'],
             incremental.audit_order(
-                ['used-old', 'free-old', 'used-new', 'free-new'],
-                ['free-old', 'used-old', 'gone'], ['used-new', 'used-old']))
+                ['used-old', 'free-old', 'used-new', 'free-new', 'changed'],
+                {'changed'}, {'free-old', 'used-old', 'gone', 'changed'},
+                {'used-new', 'used-old', 'changed'}))
 
 
 class DriftedTestCase(base.BaseTestCase):

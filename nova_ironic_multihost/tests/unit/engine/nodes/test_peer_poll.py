@@ -864,7 +864,7 @@ class PortionsTestCase(LookTestCase):
         one = self.auditors['a']
         self.between(lambda: self.tracker.audited and (
             one._lock.locked() or one.audit_changed(
-                self.settings({}), [NODES[0]], lambda audit, mine: None)
+                self.settings({}), [NODES[0]])
             ) and None)
         with mock.patch.object(
                 one._reader, 'complete',

@@ -195,10 +195,10 @@ class NodeAudits:
         """
         if not self._service.recheck.may_take(node):
             raise names.ComputeHostNotFound(host=node)
-        if (self._service.recheck.is_new(node)
-                or self._service.due_nodes.asks_anew(node)):
+        audit = self._service.due_nodes.audit_of(node)
+        if audit is not None and audit.uncached:
             self._service.tracker.refresh(node)
-        elif self._service.due_nodes.may_reuse_placement(node):
+        elif audit is not None and audit.last is not None:
             self._service.tracker.confirm(node)
 
     def note_resources(self, node, resources):

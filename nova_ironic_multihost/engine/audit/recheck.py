@@ -75,16 +75,6 @@ class Recheck:
         return not (self._ending() or self._auditor.is_barred(node)) and (
             reason is None or ownership.may_create(reason, preferred))
 
-    def is_new(self, node: str) -> bool:
-        """Whether an audit of a node must bypass nova's cache of placement.
-
-        It would hide traits that the old owner still sets for minutes
-        (ComputeManager._update_compute_provider_status).
-        """
-        audit = self._auditor.last
-        return audit is not None and (
-            node in audit.recent or not self._tracker.has(node))
-
     def of(self, node: str) -> Offer:
         """Return what may be reported to placement about a node.
 

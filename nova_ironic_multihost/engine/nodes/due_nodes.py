@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Set
 import contextlib
+import dataclasses
 import itertools
 import threading
 import time
@@ -47,6 +48,23 @@ BACKGROUND_BATCH, BACKGROUND_MANY = 50, 200
 LISTING, RETRY = 600, 120
 
 
+@dataclasses.dataclass(eq=False)
+class RunningAudit:
+    """An audit of a node in one thread."""
+
+    node: str
+    basis: incremental.NodeInputs | None
+    #: Whether it must bypass nova's cache of placement.
+    uncached: bool
+    #: The audit before, if data of an equal generation may be reused. Clients
+    #: below microversion 1.19 change aggregates without a new generation.
+    last: incremental.NodeAudit | None
+    #: Placement has all of the node.
+    reported: bool = False
+    #: nova's driver used another row of the node.
+    outdated: bool = False
+
+
 class DueNodes:
     """Tells which nodes are due for an audit of the tracker."""
 
@@ -78,17 +96,13 @@ class DueNodes:
         # Inputs of all audits, and a number that grows when they change.
         self._inputs: object = None
         self._era = 0
-        #: Nodes in audit, one for each thread.
-        self._running: list[str] = []
+        #: One for each thread.
+        self._running: list[RunningAudit] = []
         #: Seconds in which each node is audited.
         self._interval: float = 0
         #: When the start of the service is over, None afterwards.
         self._start_ends: float | None = None
-        # Of each thread: the node in audit, its inputs (basis), whether to
-        # bypass nova's cache (uncached), whether the audit has reported,
-        # whether the inputs were outdated, and the audit before (last) if
-        # its data of placement may be kept.
-        self._current = threading.local()
+        self._thread = threading.local()
 
     def begin(self, starting: bool) -> None:
         """Note that an audit of all nodes has begun."""
@@ -166,10 +180,10 @@ class DueNodes:
 
     def touch(self, node: str, told: bool = True) -> None:
         """Note a change of a node, not ``told`` if placement may lack it."""
-        if getattr(self._current, 'node', None) == node:
+        if running := self.audit_of(node):
             # A moving record is reported too, before the tracker holds it
             # (ResourceTracker._init_compute_node).
-            self._current.reported = told and self._tracker.has(node)
+            running.reported = told and self._tracker.has(node)
             return
         with self._lock:
             self._changed.add(node)
@@ -179,17 +193,15 @@ class DueNodes:
 
     def note_allocated(self, node: str) -> None:
         """Note an allocation: a free node is audited again until it ends."""
-        current = self._current
-        if (getattr(current, 'node', None) == node
-                and current.basis is not None
-                and current.basis.node.instance is None):
+        running = self.audit_of(node)
+        if running and running.basis and running.basis.node.instance is None:
             with self._lock:
                 self._allocated.add(node)
 
     def touch_running(self) -> None:
         """Note a change that audits in progress may not have seen."""
         with self._lock:
-            self._changed.update(self._running)
+            self._changed.update(one.node for one in self._running)
 
     def note_provider_changes(self, nodes: Set[str]) -> None:
         """Note that another client of placement changed these providers."""
@@ -203,63 +215,56 @@ class DueNodes:
     @contextlib.contextmanager
     def auditing(self, node: str) -> Iterator[None]:
         """Note an audit of a node; it succeeds if it calls :meth:`touch`."""
-        current = self._current
-        basis = current.basis = self._basis(node, self._auditor.last)
+        audit = self._auditor.last
         with self._lock:
             last = self._audited.get(node)
-            # By itself nova reads placement only every 300 s.
-            current.uncached = node in self._provider_changed or (
-                last is not None and incremental.interval_has_passed(
+            # By itself nova reads placement only every 300 s, and an old owner
+            # may still set traits (_update_compute_provider_status).
+            uncached = (
+                node in self._provider_changed or not self._tracker.has(node)
+                or audit is not None and node in audit.recent
+                or last is not None and incremental.interval_has_passed(
                     node, last, self._clock(), self._interval))
-            current.last = (None if current.uncached or node in self._recent
-                            else last)
+            running = RunningAudit(
+                node, self._basis(node, audit), uncached,
+                None if uncached or node in self._recent else last)
             self._provider_changed.discard(node)
             self._changed.discard(node)
             self._allocated.discard(node)
             self._recent -= {node}
             self._tried.add(node)
-            self._running.append(node)
-        current.node, current.reported, current.outdated = node, False, False
+            self._running.append(running)
+        self._thread.running = running
         done = False
         try:
             yield
-            done = current.reported
+            done = running.reported
         finally:
-            current.node = None
+            self._thread.running = None
             with self._lock:
-                self._running.remove(node)
+                self._running.remove(running)
                 # Without a successful audit it stays due.
                 self._audited.pop(node, None)
-                if done and basis is not None:
+                if done and running.basis:
                     self._audited[node] = incremental.NodeAudit(
-                        basis, current.last.at if current.last is not None
+                        running.basis, running.last.at if running.last
                         else self._clock())
-                if current.outdated:
+                if running.outdated:
                     self._changed.add(node)
-                if current.uncached and not done:
+                if uncached and not done:
                     self._provider_changed.add(node)
 
-    def asks_anew(self, node: str) -> bool:
-        """Whether this audit must bypass nova's cache of placement."""
-        return (getattr(self._current, 'node', None) == node
-                and self._current.uncached)
-
-    def may_reuse_placement(self, node: str) -> bool:
-        """Whether this audit may reuse data of an equal generation.
-
-        Once in an interval all is read: clients below microversion 1.19 change
-        aggregates without a new generation.
-        """
-        return (getattr(self._current, 'node', None) == node
-                and self._current.last is not None)
+    def audit_of(self, node: str) -> RunningAudit | None:
+        """Return this thread's audit of a node, if it is in one."""
+        running: RunningAudit | None = getattr(self._thread, 'running', None)
+        return running if running and running.node == node else None
 
     def note_used(self, node: str, row: NodeRow | None) -> None:
         """Note the row of an audit, None if just read; inputs may differ."""
-        current = self._current
-        if (getattr(current, 'node', None) == node and row is not None
-                and current.basis is not None
-                and current.basis.node != row):
-            current.outdated = True
+        running = self.audit_of(node)
+        if (running and row is not None and running.basis
+                and running.basis.node != row):
+            running.outdated = True
 
     def is_due(self, node: str) -> bool:
         """Whether a node is due for an audit."""

@@ -644,7 +644,7 @@ class Process:
         self._recheck = recheck.Recheck(self.auditor, self, self._is_ending)
         self._due_nodes = due_nodes.DueNodes(
             self.host, self.auditor, self, clock)
-        self._due_nodes._current = Local()
+        self._due_nodes._thread = Local()
         self._rebalancer = node_moves.Rebalancer(
             self.auditor, self, self._due_nodes, self._recheck,
             lambda node: self.auditor.last.nodes[node].instance is None)
@@ -1012,7 +1012,7 @@ class Process:
         if not self._recheck.may_take(node):
             return
         with self._due_nodes.auditing(node):
-            if self._recheck.is_new(node):
+            if self._due_nodes.audit_of(node).uncached:
                 self.providers.pop(node, None)
             pause()
             with self.updating:

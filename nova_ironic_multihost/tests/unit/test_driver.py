@@ -523,6 +523,12 @@ class GetAvailableResourceTestCase(DriverTestCase):
         self.owners = dict.fromkeys(NODES, 'compute-2')
         self.start_and_audit()
 
+    def come(self):
+        """Have nova's tracker come to a node."""
+        with self.driver.service.due_nodes.auditing(NODES[0]):
+            self.driver.get_available_resource(NODES[0])
+            self.driver.service.due_nodes.touch(NODES[0])
+
     def test_node_that_is_adopted(self):
         found = self.driver.get_available_resource(NODES[0])
         self.assertEqual(NODES[0], found['uuid'])
@@ -542,7 +548,7 @@ class GetAvailableResourceTestCase(DriverTestCase):
 
     def test_placement_is_asked_for_a_node_that_is_about_to_move(self):
         # What is left of an attempt that failed must not be believed.
-        self.driver.get_available_resource(NODES[0])
+        self.come()
         forget = self.manager.reportclient.invalidate_resource_provider
         forget.assert_called_once_with(NODES[0])
 
@@ -550,10 +556,10 @@ class GetAvailableResourceTestCase(DriverTestCase):
         # Their former owner may have set traits since.
         self.manager.rt.compute_nodes = {NODES[0]: mock.Mock()}
         forget = self.manager.reportclient.invalidate_resource_provider
-        self.driver.get_available_resource(NODES[0])
+        self.come()
         forget.assert_not_called()
         self.driver.get_available_nodes()
-        self.driver.get_available_resource(NODES[0])
+        self.come()
         forget.assert_called_once_with(NODES[0])
 
     def test_partition_is_told_to_other_computes(self):

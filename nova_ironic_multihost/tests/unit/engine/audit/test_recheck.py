@@ -296,16 +296,6 @@ class OfferTestCase(cloud.AuditTestCase):
         for node in (mine, free):
             self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(node))
 
-    def test_placement_is_asked_anew_for_nodes_that_have_moved(self):
-        offers = self.offers('a', *cloud.NODES)
-        self.assertTrue(self.offers().is_new(self.pulled))
-        self.assertFalse(offers.is_new(self.pulled))
-        self.audit('a')
-        self.assertTrue(offers.is_new(self.pulled))
-        for _ in range(2):
-            self.audit('a')
-        self.assertFalse(offers.is_new(self.pulled))
-
 
 class DoubtTestCase(cloud.AuditTestCase):
 

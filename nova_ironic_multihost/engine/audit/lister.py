@@ -108,6 +108,8 @@ class Lister:
         self._requests: dict[str | None, object] = {}
         self._answered: dict[str | None, object] = {}
         self._unlisted: frozenset[str] = frozenset()
+        #: Nodes that could not be read at least once.
+        self._failed: set[str] = set()
 
     def read(self, partition: peers.Partition, seconds: float,
              wanted: Wanted, brief: bool = False, often: bool = False
@@ -241,6 +243,7 @@ class Lister:
             except ListingError as exc:
                 LOG.debug('Node %(node)s is read later: %(exc)s',
                           {'node': node, 'exc': exc})
+                self._failed.add(node)
                 failed += 1
                 if failed == FAILURES:
                     return
@@ -338,7 +341,8 @@ class Lister:
         """Read single nodes; return (listing, nodes left, any not found)."""
         mirror = listing.mirror
         nodes = nodes & mirror.nodes.keys()
-        asked = dict(self._read_each(sorted(nodes)))
+        asked = dict(self._read_each(sorted(
+            nodes, key=lambda node: (node in self._failed, node))))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = mirror.only(mirror.bodies.keys() - left).met(

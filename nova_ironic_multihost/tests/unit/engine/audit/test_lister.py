@@ -391,6 +391,16 @@ class ReaderTestCase(base.BaseTestCase):
             self.assertEqual({'node-4'}, self.read())
             self.assertKnown()
 
+    def test_nodes_that_ironic_cannot_show_hold_up_no_other_for_ever(self):
+        with small():
+            self.read()
+            self.ironic.edit('node-8')
+            self.ironic.broken = {'node-1', 'node-2', 'node-3'}
+            for name in (*self.ironic.broken, 'node-8'):
+                self.consumer.reader.forget(name)
+            self.assertEqual(set(), self.read())
+            self.assertEqual({'node-8'}, self.read())
+
     def test_what_is_not_read_as_ironic_is_silent_is_read_later(self):
         def fail():
             raise listings.SilentError()

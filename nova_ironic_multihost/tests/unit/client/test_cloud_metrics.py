@@ -8,8 +8,8 @@ from oslotest import base
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests import views

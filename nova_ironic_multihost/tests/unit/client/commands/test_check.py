@@ -11,8 +11,8 @@ import fixtures
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base as commands
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests.unit.client.commands import base
 from nova_ironic_multihost.tests import views
 

@@ -5,9 +5,9 @@ from unittest import mock
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import inputs
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 from nova_ironic_multihost.tests import views
 

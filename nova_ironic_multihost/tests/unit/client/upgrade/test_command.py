@@ -13,10 +13,10 @@ from oslotest import base
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import command as status
 from nova_ironic_multihost.client.upgrade import inputs
+from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests.unit.client.upgrade import base as upgrade
 from nova_ironic_multihost.tests import views
 

@@ -137,7 +137,7 @@ class PeerPoller:
         host's, before the tracker takes them.
     :param ending: whether the service stops; a poll then takes nothing more.
     :param to_move: :meth:`.engine.audit.recheck.Recheck.to_move`.
-    :param pull: :meth:`.rebalance.Rebalancer.pull`.
+    :param pull: :meth:`.node_moves.Rebalancer.pull`.
     :param note_pulled: of :class:`.DueNodes`; called by the next poll.
     """
 
@@ -227,7 +227,7 @@ class PeerPoller:
             self._auditor.read_view(settings, self._known())
 
     def may_close(self, settings: Settings) -> bool:
-        """Return :func:`.stop_marker.may_close`, asking nova now."""
+        """Return :func:`.liveness.may_close`, asking nova now."""
         last = self._auditor.last
         return liveness.may_close(
             self._auditor.view_of_nova(settings, self._known()),

@@ -341,7 +341,7 @@ class World:
                 if state.recorded and not (state.disabled or state.closed)]
 
     def compute_service(self, host, state, now):
-        """Return the :class:`.membership.ComputeService` of a state."""
+        """Return the :class:`.peers.ComputeService` of a state."""
         return peers.ComputeService(
             host, not state.forced_down
             and abs(now - state.stamp) < DOWN_TIME,

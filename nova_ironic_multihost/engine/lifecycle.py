@@ -2,7 +2,7 @@
 
 """How this compute service stops, is disabled, and shows that it is healthy.
 
-A stopping service takes no more nodes and instances, and serves those it has.
+After SIGTERM it takes no more nodes and instances, and serves those it has.
 The stop marker is in :mod:`.rules.liveness`; the next start removes it. The
 threads of the health probe and of the lease take no lock, so that no audit,
 outage of Ironic or stop delays them.

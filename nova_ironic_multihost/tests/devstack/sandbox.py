@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -114,7 +115,9 @@ class Sandbox:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors='replace', cwd=self.top, timeout=DEADLINE,
             env=kept | {
-                'PATH': f'{HERE / "bin"}:{os.environ["PATH"]}',
+                # Its python3 has nova, with or without tox.
+                'PATH': f'{HERE / "bin"}:{pathlib.Path(sys.executable).parent}'
+                        f':{os.environ["PATH"]}',
                 'HOME': str(self.top / 'home'),
                 'SANDBOX': str(self.top),
                 'SANDBOX_REPOSITORY': str(ROOT)} | environment)

@@ -62,28 +62,20 @@ class _EntryGone(Exception):
 
 
 def connections(cloud: str | None = None,
-                baremetal_cloud: str | None = None) -> Connections:
+                baremetal_cloud: str | None = None,
+                project: Connection | None = None) -> Connections:
     """Return the connections with the credentials of clouds.yaml or OS_*.
 
     :param cloud: entry of clouds.yaml for nova and placement; None for
         OS_CLOUD or the other OS_* variables
     :param baremetal_cloud: entry for Ironic; None for the same as cloud
+    :param project: an existing connection to nova and placement
     :raises CloudError: without usable credentials
     """
-    return connections_beside(
-        _connection(cloud, '--os-cloud NAME, or OS_CLOUD'), baremetal_cloud)
-
-
-def connections_beside(project: Connection,
-                       baremetal_cloud: str | None = None) -> Connections:
-    """Return an existing connection and the one to Ironic.
-
-    See :func:`connections`.
-    """
-    if baremetal_cloud is None:
-        return project, _without_version(project)
-    return project, _without_version(_connection(
-        baremetal_cloud, '--os-baremetal-cloud NAME'))
+    project = project or _connection(cloud, '--os-cloud NAME, or OS_CLOUD')
+    return project, _without_version(
+        project if baremetal_cloud is None
+        else _connection(baremetal_cloud, '--os-baremetal-cloud NAME'))
 
 
 def _without_version(connection: Connection) -> Connection:
@@ -171,14 +163,16 @@ class Api:
 
     :param name: of the service, for messages
     :param service: the attribute of the connection with its adapter
+    :param microversion: of requests that name no other one
     :param remedy: what to do when the service answers 403
     """
 
     def __init__(self, name: str, connection: Connection, service: str,
-                 remedy: str) -> None:
+                 microversion: str, remedy: str) -> None:
         self._name = name
         self._connection = connection
         self._service = service
+        self._microversion = microversion
         self._remedy = remedy
         # Seconds by which the clock of the service is ahead of ours.
         self._ahead = 0.0
@@ -191,7 +185,7 @@ class Api:
         """
         return time.time() + self._ahead
 
-    def pages(self, path: str, key: str, identity: str, microversion: str,
+    def pages(self, path: str, key: str, identity: str,
               **parameters: typing.Any) -> list[Json]:
         """Return all entries of a list, read page by page.
 
@@ -202,25 +196,21 @@ class Api:
         :param identity: the field of an entry that serves as marker
         """
         for _ in range(_ATTEMPTS):
+            entries: list[Json] = []
+            marker: Json = {}
             with contextlib.suppress(_EntryGone):
-                return self._all_pages(
-                    path, key, identity, microversion, parameters)
+                while page := self.get(
+                        path, **parameters, **marker, limit=PAGE)[key]:
+                    entries += page
+                    marker = {'marker': page[-1][identity]}
+                return entries
         raise Unanswered(
             f'{self._name} changes faster than {path} can be read. Ask '
             'again, or wait until things are settled with --wait SECONDS.')
 
-    def _all_pages(self, path: str, key: str, identity: str,
-                   microversion: str,
-                   parameters: Json) -> list[Json]:
-        entries: list[Json] = []
-        parameters = parameters | {'limit': PAGE}
-        while page := self.get(path, microversion, **parameters)[key]:
-            entries += page
-            parameters['marker'] = page[-1][identity]
-        return entries
-
-    def get(self, path: str, microversion: str, may_be_gone: bool = False,
-            **parameters: typing.Any) -> typing.Any:
+    def get(self, path: str, microversion: str | None = None,
+            may_be_gone: bool = False, **parameters: typing.Any
+            ) -> typing.Any:
         """Send a GET request and return the decoded answer.
 
         :param may_be_gone: return None for HTTP 404
@@ -240,8 +230,8 @@ class Api:
                 f'{self._name} answered {path} with something that is not '
                 'JSON. Look at the endpoint in the catalog.') from None
 
-    def send(self, path: str, microversion: str,
-             body: Json | None = None) -> None:
+    def send(self, path: str, body: Json | None = None,
+             microversion: str | None = None) -> None:
         """Send a PUT request; without body a DELETE request.
 
         :raises CloudError: without success
@@ -250,7 +240,7 @@ class Api:
             self._ask('delete' if body is None else 'put', path,
                       microversion, json=body), path, microversion)
 
-    def _ask(self, method: str, path: str, microversion: str,
+    def _ask(self, method: str, path: str, microversion: str | None,
              **parameters: typing.Any) -> typing.Any:
         session = self._connection.session
         # First, so that an error of Keystone is not taken for the service's.
@@ -259,8 +249,8 @@ class Api:
             session.get_auth_headers()
         with self._translated_errors(self._name, self._endpoint):
             answer = getattr(self._adapter(), method)(
-                path, microversion=microversion, raise_exc=False,
-                **parameters)
+                path, microversion=microversion or self._microversion,
+                raise_exc=False, **parameters)
         self._ahead = _ahead(answer.headers.get('Date', ''))
         return answer
 
@@ -291,7 +281,7 @@ class Api:
                    or config.get_endpoint_from_catalog(self._service))
 
     def _expect_success(self, answer: typing.Any, path: str,
-                        microversion: str) -> None:
+                        microversion: str | None) -> None:
         status = answer.status_code
         if status in (200, 204):
             return
@@ -305,7 +295,8 @@ class Api:
         if status == 406:
             raise TooOld(
                 f'{self._name} is too old: it does not know microversion '
-                f'{microversion} of its API, which {path} is asked with. '
+                f'{microversion or self._microversion} of its API, which '
+                f'{path} is asked with. '
                 'Upgrade it, or look at the endpoint in the catalog.')
         answered = f'{self._name} answered {path} with HTTP {status}'
         if status >= 500 or status == 429:

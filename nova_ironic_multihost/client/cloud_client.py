@@ -44,15 +44,11 @@ _BY_HOST = '2.11'
 # The first with uuids. From 2.88 on nova asks each compute service for its
 # uptime, one after the other.
 _HYPERVISORS = '2.53'
-# The first that filters resource providers by trait.
-_PLACEMENT = '1.18'
 # The first with generations of consumers, so that writes can conflict.
-_CONSUMERS = '1.28'
+_PLACEMENT = '1.28'
 # Fields of a server: the host of its compute service, and its node.
 _HOST = 'OS-EXT-SRV-ATTR:host'
 _NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
-# The first with paged lists of migrations.
-_MIGRATIONS = '2.59'
 # Statuses of finished migrations.
 _MIGRATED = frozenset({
     'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
@@ -83,12 +79,15 @@ class CloudClient:
 
     def __init__(self, project: api.Connection,
                  system: api.Connection) -> None:
-        self._nova = api.Api('nova', project, 'compute', api.AS_ADMIN)
-        self._placement = api.Api(
-            'placement', project, 'placement', api.AS_ADMIN)
-        self._ironic = api.Api('Ironic', system, 'baremetal', api.AS_SYSTEM)
-        # Microversion and fields for nodes.
-        self._node_form = _SHARDS, f'{_NODE_FIELDS},shard'
+        self._nova = api.Api(
+            'nova', project, 'compute', _COMPUTE, api.AS_ADMIN)
+        self.placement = api.Api(
+            'placement', project, 'placement', _PLACEMENT, api.AS_ADMIN)
+        self._ironic = api.Api(
+            'Ironic', system, 'baremetal', _BAREMETAL, api.AS_SYSTEM)
+        # For nodes.
+        self._node_form = {
+            'microversion': _SHARDS, 'fields': f'{_NODE_FIELDS},shard'}
 
     def read(self, allocations: bool = False,
              zones: bool = False) -> cloud_state.CloudState:
@@ -145,7 +144,7 @@ class CloudClient:
 
     def zones(self) -> dict[HostKey, str]:
         """Return host -> availability zone, of hosts with an explicit zone."""
-        found = self._nova.get('/os-aggregates', _COMPUTE)['aggregates']
+        found = self._nova.get('/os-aggregates')['aggregates']
         return peers.host_zones(
             peers.Aggregate.of(one['uuid'], one['hosts'],
                                     one['availability_zone'])
@@ -154,9 +153,8 @@ class CloudClient:
     def marked(self, trait: str) -> frozenset[str]:
         """Return the uuids of the resource providers with a trait."""
         return frozenset(
-            provider['uuid'] for provider in self._placement.get(
-                '/resource_providers', _PLACEMENT, required=trait)[
-                    'resource_providers'])
+            provider['uuid'] for provider in self.placement.get(
+                '/resource_providers', required=trait)['resource_providers'])
 
     def nodes_of(self, conductor_group: str | None,
                  shard: str | None) -> frozenset[str]:
@@ -167,8 +165,9 @@ class CloudClient:
         """
         # A parameter that is None is not sent.
         return frozenset(node['uuid'] for node in self._ironic.pages(
-            '/nodes', 'nodes', 'uuid', _SHARDS if shard else _BAREMETAL,
-            fields='uuid', conductor_group=conductor_group, shard=shard))
+            '/nodes', 'nodes', 'uuid', fields='uuid', shard=shard,
+            microversion=_SHARDS if shard else None,
+            conductor_group=conductor_group))
 
     def computes(self, host: str | None = None
                  ) -> tuple[cloud_state.Service, ...]:
@@ -200,15 +199,14 @@ class CloudClient:
         :returns: None without a server
         """
         [node] = [server.get(_NODE) for server in self._nova.get(
-            '/servers/detail', _COMPUTE, all_tenants=1, host=host,
-            limit=1)['servers']] or [None]
+            '/servers/detail', all_tenants=1, host=host, limit=1)['servers']
+            ] or [None]
         return _is_uuid(node) if node else None
 
     def servers_of(self, host: str) -> tuple[cloud_state.CloudServer, ...]:
         """Return the servers of a host that are not deleted."""
         return tuple(_instance(server) for server in self._nova.pages(
-            '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1,
-            host=host))
+            '/servers/detail', 'servers', 'id', all_tenants=1, host=host))
 
     def migrations(self, **filters: str) -> dict[str, str]:
         """Return {uuid: server} of the migrations that are not over.
@@ -218,15 +216,13 @@ class CloudClient:
         return {
             migration['uuid']: migration['instance_uuid']
             for migration in self._nova.pages(
-                '/os-migrations', 'migrations', 'uuid', _MIGRATIONS,
-                **filters)
+                '/os-migrations', 'migrations', 'uuid', **filters)
             if migration['status'] not in _MIGRATED}
 
     def node(self, uuid: str) -> cloud_state.Node | None:
         """Return a node, None if Ironic does not show it."""
-        microversion, fields = self._node_form
-        found = self._ironic.get(f'/nodes/{uuid}', microversion,
-                                 may_be_gone=True, fields=fields)
+        found = self._ironic.get(
+            f'/nodes/{uuid}', may_be_gone=True, **self._node_form)
         return _node(found) if found else None
 
     def owner(self, node: str) -> str | None:
@@ -237,7 +233,7 @@ class CloudClient:
 
     def server(self, uuid: str) -> cloud_state.CloudServer | None:
         """Return a server, None if nova has it not, or has deleted it."""
-        found = self._nova.get(f'/servers/{uuid}', _COMPUTE, may_be_gone=True)
+        found = self._nova.get(f'/servers/{uuid}', may_be_gone=True)
         return _instance(found['server']) if found else None
 
     def built(self, server: str) -> tuple[str, float | None] | None:
@@ -246,54 +242,22 @@ class CloudClient:
         None if nova does not say.
         """
         path = f'/servers/{server}/os-instance-actions'
-        answer = self._nova.get(path, _COMPUTE, may_be_gone=True) or {}
+        answer = self._nova.get(path, may_be_gone=True) or {}
         for action in answer.get('instanceActions', ()):
             if action['action'] != 'create':
                 continue
-            events = self._nova.get(f'{path}/{action["request_id"]}', _COMPUTE)
+            events = self._nova.get(f'{path}/{action["request_id"]}')
             # The latest event is the first.
             for event in events['instanceAction'].get('events', ()):
                 if 'build_and_run' in event['event'] and event.get('host'):
                     return event['host'], _epoch(event['start_time'])
         return None
 
-    def provider(self, uuid: str) -> Json | None:
-        """Return a resource provider, None if there is none."""
-        found: Json | None = self._placement.get(
-            f'/resource_providers/{uuid}', _PLACEMENT, may_be_gone=True)
-        return found
-
     def consumers(self, provider: str) -> list[str]:
         """Return the consumers that have a resource provider, sorted."""
-        answer = self._placement.get(
-            f'/resource_providers/{provider}/allocations', _PLACEMENT,
-            may_be_gone=True)
+        answer = self.placement.get(
+            f'/resource_providers/{provider}/allocations', may_be_gone=True)
         return sorted((answer or {}).get('allocations', ()))
-
-    def allocations(self, consumer: str) -> Json:
-        """Return the allocations of a consumer, and its generation."""
-        found: Json = self._placement.get(
-            f'/allocations/{consumer}', _CONSUMERS)
-        return found
-
-    def inventories(self, provider: str) -> Json:
-        """Return the inventories of a resource provider, its generation."""
-        found: Json = self._placement.get(
-            f'/resource_providers/{provider}/inventories', _CONSUMERS)
-        return found
-
-    def delete_provider(self, uuid: str) -> None:
-        """Delete a resource provider that has no allocation and no child."""
-        self._placement.send(f'/resource_providers/{uuid}', _PLACEMENT)
-
-    def set_inventories(self, provider: str, body: Json) -> None:
-        """Write what :meth:`inventories` returns, unless that has changed."""
-        self._placement.send(
-            f'/resource_providers/{provider}/inventories', _CONSUMERS, body)
-
-    def set_allocations(self, consumer: str, body: Json) -> None:
-        """Write what :meth:`allocations` returns, unless that has changed."""
-        self._placement.send(f'/allocations/{consumer}', _CONSUMERS, body)
 
     def change(self, service: cloud_state.Service, body: Json) -> None:
         """Change a compute service in nova, with one request.
@@ -304,7 +268,7 @@ class CloudClient:
             change if only its answer was lost
         """
         try:
-            self._nova.send(f'/os-services/{service.id}', _COMPUTE, body)
+            self._nova.send(f'/os-services/{service.id}', body)
         except Unanswered as error:
             # nova searches the cells for the uuid, and fails at the first
             # cell that is down.
@@ -316,35 +280,34 @@ class CloudClient:
     def _change_by_host(self, service: cloud_state.Service,
                         body: Json) -> None:
         """Change it with requests that nova sends to the host's cell only."""
-        host = {'host': service.host, 'binary': 'nova-compute'}
-        if 'forced_down' in body:
-            self._nova.send('/os-services/force-down', _BY_HOST,
-                            host | {'forced_down': body['forced_down']})
-        if body.get('status') == 'enabled':
-            self._nova.send('/os-services/enable', _BY_HOST, host)
-        elif 'disabled_reason' in body:
-            self._nova.send(
-                '/os-services/disable-log-reason', _BY_HOST,
-                host | {'disabled_reason': body['disabled_reason']})
-        elif 'status' in body:
-            self._nova.send('/os-services/disable', _BY_HOST, host)
+        disabled, reason = (body.get('status') == 'disabled',
+                            body.get('disabled_reason'))
+        for path, wanted, more in (
+                ('force-down', 'forced_down' in body,
+                 {'forced_down': body.get('forced_down')}),
+                ('enable', body.get('status') == 'enabled', {}),
+                ('disable', disabled and not reason, {}),
+                ('disable-log-reason', disabled and reason,
+                 {'disabled_reason': reason})):
+            if wanted:
+                self._nova.send(f'/os-services/{path}', more | {
+                    'host': service.host, 'binary': 'nova-compute'}, _BY_HOST)
 
     def _nodes(self) -> tuple[cloud_state.Node, ...]:
-        try:
-            return self._listed()
-        except api.TooOld:
-            self._node_form = _BAREMETAL, _NODE_FIELDS
-            return self._listed()
+        def listed() -> tuple[cloud_state.Node, ...]:
+            return tuple(map(_node, self._ironic.pages(
+                '/nodes', 'nodes', 'uuid', **self._node_form)))
 
-    def _listed(self) -> tuple[cloud_state.Node, ...]:
-        microversion, fields = self._node_form
-        return tuple(_node(node) for node in self._ironic.pages(
-            '/nodes', 'nodes', 'uuid', microversion, fields=fields))
+        try:
+            return listed()
+        except api.TooOld:
+            self._node_form = {'fields': _NODE_FIELDS}
+            return listed()
 
     def _providers(
             self, nodes: Set[str]) -> tuple[cloud_state.Provider, ...]:
         """Return the resource providers that have the name of a node."""
-        every = self._placement.get('/resource_providers', _PLACEMENT)
+        every = self.placement.get('/resource_providers')
         barred = self.marked(cloud_state.DISABLED_TRAIT)
         # nova names the provider of an Ironic node by the node's uuid.
         return tuple(
@@ -359,14 +322,15 @@ class CloudClient:
 
     def _service_list(self) -> list[cloud_state.Service]:
         return list(map(_service, self._nova.get(
-            '/os-services', _COMPUTE, binary='nova-compute')['services']))
+            '/os-services', binary='nova-compute')['services']))
 
     def _records(self) -> tuple[
             tuple[model.Record, ...], tuple[model.Record, ...],
             frozenset[HostKey]]:
         """Return own and second records of nodes, the other records' hosts."""
         found = self._nova.pages(
-            '/os-hypervisors/detail', 'hypervisors', 'id', _HYPERVISORS)
+            '/os-hypervisors/detail', 'hypervisors', 'id',
+            microversion=_HYPERVISORS)
         others = frozenset(
             host_key(record['service']['host']) for record in found
             if record['hypervisor_type'] != 'ironic')
@@ -382,7 +346,7 @@ class CloudClient:
             self, others: Set[HostKey]) -> tuple[cloud_state.CloudServer, ...]:
         """Return the servers of all projects, without those on ``others``."""
         servers = [_instance(server) for server in self._nova.pages(
-            '/servers/detail', 'servers', 'id', _COMPUTE, all_tenants=1)]
+            '/servers/detail', 'servers', 'id', all_tenants=1)]
         return tuple(s for s in servers if s.host_key not in others)
 
     def _resolved(
@@ -397,37 +361,28 @@ class CloudClient:
 
         :returns: the nodes as they are now, and servers to add
         """
-        known = {server.uuid for server in servers}
-        doubtful = [node for node in nodes
-                    if node.instance_uuid and node.instance_uuid not in known]
-        found = dict(_side_by_side(self._resolve, doubtful))
-        nodes = tuple(
-            now for node in nodes
-            if (now := found.get(node.uuid, (node, None))[0]) is not None)
-        return nodes, tuple(
-            server for _, server in found.values() if server is not None)
+        known = {None, *(server.uuid for server in servers)}
 
-    def _resolve(
-            self, node: cloud_state.Node,
-            ) -> tuple[str, tuple[cloud_state.Node | None,
-                                  cloud_state.CloudServer | None]]:
-        """Read the server of a node again, and the node if there is none.
+        def resolve(node: cloud_state.Node) -> tuple[
+                cloud_state.Node | None, cloud_state.CloudServer | None]:
+            if server := self.server(node.instance_uuid or ''):
+                return node, server
+            now = self.node(node.uuid)
+            return now, (self.deleted(now.instance_uuid)
+                         if now and now.instance_uuid else None)
 
-        :returns: uuid of the node, (the node or None, its server or None)
-        """
-        server = self.server(node.instance_uuid or '')
-        if server is not None:
-            return node.uuid, (node, server)
-        now = self.node(node.uuid)
-        return node.uuid, (now, self.deleted(now.instance_uuid)
-                           if now and now.instance_uuid else None)
+        doubtful = [node for node in nodes if node.instance_uuid not in known]
+        found = dict(zip(doubtful, _side_by_side(resolve, doubtful)))
+        read = [found.get(node, (node, None)) for node in nodes]
+        return (tuple(node for node, _ in read if node),
+                tuple(server for _, server in read if server))
 
     def deleted(self, uuid: str) -> cloud_state.CloudServer | None:
         """Return a deleted server.
 
         None if nova never had it, or has archived or purged it.
         """
-        found = self._nova.get('/servers', _COMPUTE, all_tenants=1, deleted=1,
+        found = self._nova.get('/servers', all_tenants=1, deleted=1,
                                uuid=uuid)['servers']
         return next((cloud_state.CloudServer(
             uuid=uuid, name=server['name'], deleted=True) for server in found
@@ -436,15 +391,12 @@ class CloudClient:
     def _allocations(
             self, providers: tuple[cloud_state.Provider, ...],
             ) -> tuple[cloud_state.Allocation, ...]:
-        def of_provider(
-                provider: cloud_state.Provider,
-                ) -> list[cloud_state.Allocation]:
-            return [cloud_state.Allocation(consumer, provider.uuid)
-                    for consumer in self.consumers(provider.uuid)]
-
+        found = _side_by_side(
+            lambda provider: self.consumers(provider.uuid), providers)
         return tuple(
-            allocation for found in _side_by_side(of_provider, providers)
-            for allocation in found)
+            cloud_state.Allocation(consumer, provider.uuid)
+            for provider, consumers in zip(providers, found)
+            for consumer in consumers)
 
 
 def _side_by_side(function: Callable[[_One], _Answer],

@@ -9,6 +9,7 @@ values that differ, so they can be repeated.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import time
 import typing
@@ -53,45 +54,24 @@ def with_heartbeats(cloud: cloud_client.CloudClient,
     doubtful = {one.id: one for one in seen.services
                 if one.forced_down and one.seen is not None
                 and seen.at - one.seen < HEARTBEAT}
-    alive: set[str] = set()
     if not doubtful:
         return seen
-    try:
+    alive: set[str] = set()
+    with contextlib.suppress(cloud_state.CloudError):
         for _, known in looks(
                 cloud.computes, HEARTBEAT - seen.at
                 + max(one.seen or 0 for one in doubtful.values())):
-            alive.update(one.id for one in known if one.id in doubtful
-                         and _beats(doubtful[one.id], one))
+            # Only a heartbeat may lie between both reads.
+            alive.update(
+                now.id for now in known
+                if (before := doubtful.get(now.id)) and before.seen != now.seen
+                and before == dataclasses.replace(
+                    now, seen=before.seen, mapped=before.mapped))
             if len(alive) == len(doubtful):
                 break
-    except cloud_state.CloudError:
-        pass
     return dataclasses.replace(seen, services=tuple(
         dataclasses.replace(one, alive=one.id in alive)
         for one in seen.services))
-
-
-def _beats(before: cloud_state.Service, now: cloud_state.Service) -> bool:
-    """Return whether only a heartbeat lies between two reads."""
-    return before.seen != now.seen and before == dataclasses.replace(
-        now, seen=before.seen, mapped=before.mapped)
-
-
-def expect_bare_metal(cloud: cloud_client.CloudClient,
-                      services: tuple[cloud_state.Service, ...],
-                      service: cloud_state.Service) -> None:
-    """Refuse a compute service that is known to have virtual machines.
-
-    An unknown one counts as bare metal, as the operator has named it.
-
-    :param services: as for :func:`has_virtual_machines`
-    :raises CloudError: if it has virtual machines
-    """
-    if has_virtual_machines(cloud, services, service):
-        raise cloud_state.CloudError(
-            f'{service.host} has virtual machines: the commands here are for '
-            'compute services of bare metal. Evacuate or migrate its servers '
-            'instead.')
 
 
 def has_virtual_machines(cloud: cloud_client.CloudClient,
@@ -105,11 +85,21 @@ def has_virtual_machines(cloud: cloud_client.CloudClient,
         would take a minute, so it is not asked
     :returns: None if nova was not asked, or does not answer
     """
-    try:
-        return (cloud.bare_metal(service.host) is False
-                if all(one.reached for one in services) else None)
-    except cloud_state.CloudError:
-        return None
+    with contextlib.suppress(cloud_state.CloudError):
+        if all(one.reached for one in services):
+            return cloud.bare_metal(service.host) is False
+    return None
+
+
+def expect_bare_metal(cloud: cloud_client.CloudClient,
+                      services: tuple[cloud_state.Service, ...],
+                      service: cloud_state.Service) -> None:
+    """Raise CloudError if :func:`has_virtual_machines` is true."""
+    if has_virtual_machines(cloud, services, service):
+        raise cloud_state.CloudError(
+            f'{service.host} has virtual machines: the commands here are for '
+            'compute services of bare metal. Evacuate or migrate its servers '
+            'instead.')
 
 
 def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
@@ -128,29 +118,18 @@ def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
     except cloud_state.CloudError as error:
         # nova saves the change before it calls the compute service, and a
         # proxy may time out during that call.
-        now = _read_again(cloud, service, error)
-        if not _has(now, body):
+        try:
+            now = named(cloud.computes(service.host), service.host)
+        except cloud_state.CloudError as another:
+            raise type(another)(
+                f'{error} Whether {service.host} is changed is not known: '
+                f'{another} Then give the same command again.') from another
+        is_now = {'forced_down': now.forced_down,
+                  'disabled_reason': now.reason,
+                  'status': 'disabled' if now.disabled else 'enabled'}
+        if not body.items() <= is_now.items():
             raise type(error)(
                 f'{error} {service.host} is {state(now)}.') from error
-
-
-def _read_again(cloud: cloud_client.CloudClient, service: cloud_state.Service,
-                error: cloud_state.CloudError) -> cloud_state.Service:
-    try:
-        return named(cloud.computes(service.host), service.host)
-    except cloud_state.CloudError as another:
-        raise type(another)(
-            f'{error} Whether {service.host} is changed is not known: '
-            f'{another} Then give the same command again.') from another
-
-
-def _has(service: cloud_state.Service,
-         body: Mapping[str, typing.Any]) -> bool:
-    return (
-        body.get('forced_down', service.forced_down) == service.forced_down
-        and body.get('disabled_reason', service.reason) == service.reason
-        and ('status' not in body
-             or service.disabled == (body['status'] == 'disabled')))
 
 
 def state(service: cloud_state.Service) -> str:
@@ -204,19 +183,18 @@ def patiently(act: Callable[[], _Seen], seconds: float,
         of the error before
     :raises Exception: the last error
     """
-    failures: list[Exception] = []
-
-    def attempt() -> tuple[_Seen, ...]:
+    def attempt() -> _Seen | Exception:
         try:
-            return (act(),)
+            return act()
         except passing as error:
-            failures.append(error)
-            return ()
+            return error
 
-    for _, done in looks(attempt, seconds):
-        if done:
-            return done[0]
-        if seconds and [str(e) for e in failures[-2:-1]] != [
-                str(failures[-1])]:
-            tell(failures[-1])
-    raise failures[-1]
+    told = ''
+    for _, found in looks(attempt, seconds):
+        if not isinstance(found, passing):
+            return typing.cast(_Seen, found)
+        failure = found
+        if seconds and told != str(failure):
+            told = str(failure)
+            tell(failure)
+    raise failure

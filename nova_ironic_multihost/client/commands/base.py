@@ -63,10 +63,9 @@ class CloudCommand:
         if self._survey is None:
             options = self.app.options
             manager = getattr(self.app, 'client_manager', None)
-            self._survey = cloud_client.CloudClient(*(
-                api.connections(options.os_cloud, options.os_baremetal_cloud)
-                if manager is None else api.connections_beside(
-                    manager.sdk_connection, options.os_baremetal_cloud)))
+            self._survey = cloud_client.CloudClient(*api.connections(
+                getattr(options, 'os_cloud', None), options.os_baremetal_cloud,
+                manager and manager.sdk_connection))
         return self._survey
 
     def report(self, args, heartbeats=False):

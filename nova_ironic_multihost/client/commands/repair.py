@@ -148,11 +148,13 @@ class _Repairer:
     def __init__(self, cloud: cloud_client.CloudClient,
                  seen: cloud_state.CloudState) -> None:
         self._cloud = cloud
+        self._placement = cloud.placement
         self._seen = seen
 
     def orphan(self, uuid: str) -> _Write | None:
         """Delete a provider without node and record."""
-        provider = self._cloud.provider(uuid)
+        path = f'/resource_providers/{uuid}'
+        provider = self._placement.get(path, may_be_gone=True)
         if provider is None or self._cloud.node(uuid):
             return None
         self._expect_cells()
@@ -179,11 +181,11 @@ class _Repairer:
                 'server; if there is none, repair '
                 f'allocation-without-instance:{users[0]} first')
         return (f'resource provider {uuid} is deleted',
-                lambda: self._cloud.delete_provider(uuid))
+                lambda: self._placement.send(path))
 
     def leaked_allocation(self, consumer: str) -> _Write | None:
         """Delete the allocations of a server that is gone."""
-        held = self._cloud.allocations(consumer)
+        held = self._placement.get(f'/allocations/{consumer}')
         if not held['allocations'] or self._cloud.server(consumer):
             return None
         self._expect_cells()
@@ -206,8 +208,8 @@ class _Repairer:
                 'client may have made the allocation. If nobody needs it, '
                 f'{command}')
         return (f'the allocations of {consumer} are deleted',
-                lambda: self._cloud.set_allocations(
-                    consumer, held | {'allocations': {}}))
+                lambda: self._placement.send(
+                    f'/allocations/{consumer}', held | {'allocations': {}}))
 
     def _expect_no_machine(self, uuid: str, consumer: str,
                            command: str) -> None:
@@ -236,7 +238,8 @@ class _Repairer:
     def lost_allocation(self, uuid: str) -> _Write | None:
         """Allocate the node of a server to it."""
         server = self._cloud.server(uuid)
-        if server is None or self._cloud.allocations(uuid)['allocations']:
+        if server is None or self._placement.get(
+                f'/allocations/{uuid}')['allocations']:
             return None
         doing = self._seen.task(server)
         if not doing and self._cloud.migrations(instance_uuid=uuid):
@@ -253,7 +256,7 @@ class _Repairer:
             raise base.Refused(
                 f'node {node.uuid} is allocated to {" and ".join(users)}. '
                 f'Repair allocation-without-instance:{users[0]} first')
-        found = self._cloud.inventories(node.uuid)
+        found = self._inventories(node.uuid)
         if [one['total'] for one in found['inventories'].values()] != [1]:
             raise base.Refused(
                 f'its flavor says what it needs of node {node.uuid}, which '
@@ -268,7 +271,7 @@ class _Repairer:
         try:
             # Placement allocates nothing that is reserved.
             self._reserve(node, 0, found)
-            self._cloud.set_allocations(server.uuid, {
+            self._placement.send(f'/allocations/{server.uuid}', {
                 'allocations': {node: {'resources': {name: 1}}},
                 'project_id': server.project, 'user_id': server.user,
                 'consumer_generation': None})
@@ -277,15 +280,21 @@ class _Repairer:
             # minutes if this fails.
             with contextlib.suppress(cloud_state.CloudError):
                 self._reserve(node, inventory['reserved'],
-                              self._cloud.inventories(node))
+                              self._inventories(node))
             raise
 
     def _reserve(self, node: str, reserved: int,
                  found: Json) -> None:
         [(name, inventory)] = found['inventories'].items()
         if inventory['reserved'] != reserved:
-            self._cloud.set_inventories(node, found | {
-                'inventories': {name: inventory | {'reserved': reserved}}})
+            self._placement.send(
+                f'/resource_providers/{node}/inventories', found | {
+                    'inventories': {name: inventory | {'reserved': reserved}}})
+
+    def _inventories(self, node: str) -> Json:
+        found: Json = self._placement.get(
+            f'/resource_providers/{node}/inventories')
+        return found
 
     @functools.cached_property
     def _migrations(self) -> dict[str, str]:

@@ -103,8 +103,7 @@ class DriverService:
             self.tracker.generations)
         self.background_audit = due_nodes.BackgroundAudit(
             self.due_nodes, self.tracker,
-            lambda: ending() or self.peer_poller.busy,
-            lambda: self.tasks.run_due('ironic'))
+            lambda: ending() or self.peer_poller.busy)
         self.recheck = recheck.Recheck(self.auditor, self.tracker, ending)
         self.rebalancer = node_moves.Rebalancer(
             self.auditor, self.tracker, self.due_nodes, self.recheck,
@@ -195,8 +194,10 @@ class DriverService:
             'ironic': {
                 'ironic_changes': every(1, self.nodes.poll_ironic),
                 'evacuation_refusals': every(1, self._refuse_evacuations),
-                'background_audit': every(1, self.background_audit.once),
             },
+            # The same, for minutes.
+            'background_audit': {'background_audit': every(
+                1, self.background_audit.once)},
             # placement, the conductor, and nova's lock of claims.
             'placement': {
                 'disabled_trait': every(1, self.disabled_trait.once),

@@ -44,7 +44,7 @@ class PeriodicTasks:
         raise KeyError(task)
 
     def run_due(self, thread: str) -> None:
-        """See :meth:`PeriodicThread.run_due`; called by one of its tasks."""
+        """Run the other due tasks of a thread; one of its tasks calls this."""
         self.threads[thread].run_due()
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class PeriodicTask:
         self.interval = REST
         #: When it runs next; never before its thread has started.
         self._due = math.inf
-        self.running = False
+        self._running = False
         self.woken = threading.Event()
         # Types of errors since the last success, of ``act`` and ``seconds``.
         self._failures: set[type[Exception]] = set()
@@ -84,19 +84,20 @@ class PeriodicTask:
         return 0 if self.woken.is_set() else max(0, self._due - now)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is to run now."""
-        return self._due < math.inf and not self.wait(now)
+        """Whether it is to run now; not while it runs."""
+        return (self._due < math.inf and not self._running
+                and not self.wait(now))
 
     def run(self, now: float) -> None:
         """Plan the next run, and run now."""
         self.plan(now)
         # Cleared before the run, so that a wake during it counts.
         self.woken.clear()
-        self.running = True
+        self._running = True
         try:
             self.turn()
         finally:
-            self.running = False
+            self._running = False
 
     def _period(self) -> float:
         """Return the interval, or the one before if it cannot be read."""
@@ -166,9 +167,9 @@ class PeriodicThread:
         self._thread = None
 
     def run_due(self) -> None:
-        """Run the due tasks, within a task only those that stand before it."""
+        """Run the due tasks that are not running."""
         for one in self.tasks.values():
-            if self._stopped.is_set() or one.running:
+            if self._stopped.is_set():
                 return
             now = self._clock()
             if one.is_due(now):

@@ -333,17 +333,13 @@ class BackgroundAudit:
 
     These have changed, were not audited since the start, or have too old an
     audit. One thread calls it, and pauses while ``resting`` says so.
-
-    :param between: runs the other due tasks of the thread between batches.
     """
 
     def __init__(self, due_nodes: DueNodes, tracker: Tracker,
-                 resting: Callable[[], bool] = lambda: False,
-                 between: Callable[[], None] = lambda: None) -> None:
+                 resting: Callable[[], bool] = lambda: False) -> None:
         self._due_nodes = due_nodes
         self._tracker = tracker
         self._resting = resting
-        self._between = between
 
     def once(self) -> None:
         """Audit the due nodes, each once."""
@@ -355,7 +351,6 @@ class BackgroundAudit:
             LOG.info('Auditing %d nodes in the background; builds go on '
                      'meanwhile.', len(waiting))
         while waiting:
-            self._between()
             some = waiting[:BACKGROUND_BATCH]
             self._spare(some)
             for node in some:

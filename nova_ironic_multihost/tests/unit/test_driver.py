@@ -886,7 +886,7 @@ class LookTestCase(DriverTestCase):
     def test_tasks_that_may_wait_for_other_services_have_other_threads(self):
         self.assertEqual([
             {'peer_poll'}, {'recovery'},
-            {'ironic_changes', 'evacuation_refusals', 'background_audit'},
+            {'ironic_changes', 'evacuation_refusals'}, {'background_audit'},
             {'disabled_trait', 'provider_changes', 'in_flight'},
             {'backups'}, {'queue_forwarder'},
         ], [set(thread.tasks) for thread

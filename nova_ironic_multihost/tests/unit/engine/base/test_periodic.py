@@ -295,17 +295,6 @@ class SharedTestCase(base.BaseTestCase):
         self.assertEqual(
             [(30, 'often'), (30, 'seldom'), (42, 'often')], self.begun[2:])
 
-    def test_within_one_those_behind_it_wait(self):
-        def go_on():
-            self.thread.run_due()
-            self.begun.append((self.now, 'end'))
-
-        self.during['often'] = go_on
-        self.turns = 3
-        self.run_it()
-        self.assertEqual(
-            [(30, 'often'), (30, 'end'), (30, 'seldom')], self.begun[-3:])
-
     def test_woken_one_runs_alone(self):
         self.turns = 1
         self.thread.wake('seldom')

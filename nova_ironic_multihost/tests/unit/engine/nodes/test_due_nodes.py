@@ -605,13 +605,11 @@ class UpkeepTestCase(base.BaseTestCase):
         self.due = {}
         self.ending = False
         self.audited = []
-        self.between = []
         self.schedule = mock.Mock(
             waiting=lambda: list(self.due),
             is_due=lambda node: node in self.due)
         self.background_audit = due_nodes.BackgroundAudit(
-            self.schedule, mock.Mock(audit=self.audit), lambda: self.ending,
-            lambda: self.between.append(len(self.audited)))
+            self.schedule, mock.Mock(audit=self.audit), lambda: self.ending)
 
     def audit(self, node):
         self.audited.append(node)
@@ -649,10 +647,6 @@ class UpkeepTestCase(base.BaseTestCase):
     def test_what_is_due_in_that_order(self):
         nodes = [f'node-{number}' for number in range(120)]
         self.assertEqual(nodes, self.once(*nodes))
-
-    def test_other_tasks_of_the_thread_wait_for_one_batch(self):
-        self.once(*(f'node-{number}' for number in range(120)))
-        self.assertEqual([0, 50, 100], self.between)
 
     def test_what_nova_has_come_to_meanwhile(self):
         self.schedule.is_due = lambda node: node != 'b'

@@ -280,31 +280,33 @@ class PeerPoller:
             settings, names, take_batch, view.hosts, adoptions=BATCH))
         left.update(dict.fromkeys(
             _waiting(reasons, Reason.ADOPTION_WAITS), hosts))
-        while left and not self._ending() and len(
-                _waiting(reasons, Reason.UNANSWERED)) < UNANSWERED:
-            batch = list(left)[:BATCH]
+        while not self._ending():
+            free = list(left)[:BATCH] if len(_waiting(
+                reasons, Reason.UNANSWERED)) < UNANSWERED else []
+            served = _waiting(reasons, Reason.INSTANCE_WAITS)
+            batch = free or served[:min(BATCH, settings.takeovers_per_audit)]
+            if not batch:
+                break
             # Other threads can get the auditor meanwhile.
             now = self._view = self._read(settings)
             if self._changes.due(now, self._eligible) - due:
                 # Another host has left.
                 break
-            missed |= _note(batch, audit_batch(now, batch), reasons, left)
-        while (waiting := _waiting(reasons, Reason.INSTANCE_WAITS)) and (
-                not self._ending()):
-            now = self._view = self._read(settings)
-            if self._changes.due(now, self._eligible) - due:
-                # Another host has left.
-                break
-            LOG.info('%(count)d instances of %(hosts)s wait to be taken over '
-                     'here.', {'count': len(waiting),
-                               'hosts': ', '.join(names)})
-            batch = waiting[:min(BATCH, settings.takeovers_per_audit)]
+            if not free:
+                LOG.info('%(count)d instances of %(hosts)s wait to be taken '
+                         'over here.', {'count': len(served),
+                                        'hosts': ', '.join(names)})
             found = audit_batch(now, batch)
-            # A node that is not found has another owner now.
             for node in batch:
-                reasons.pop(node)
+                # A node that is not found has another owner now.
+                del reasons[node]
+                owners = left.pop(node, frozenset())
+                if found.get(node) is not Reason.AWAITED:
+                    # It may be this host's a moment later.
+                    missed |= owners
             reasons.update(found)
-            if found and Reason.TAKEN_OVER not in found.values():
+            if not free and found and (
+                    Reason.TAKEN_OVER not in found.values()):
                 # Too many errors, or the host may be alive.
                 break
         self._log_reasons(', '.join(names), reasons)
@@ -376,26 +378,6 @@ class PeerPoller:
             if len(moved) < len(judged):
                 break
         return moved
-
-
-def _note(nodes: Iterable[str], found: Mapping[str, Reason],
-          reasons: dict[str, Reason], left: dict[str, Set[HostKey]]
-          ) -> set[HostKey]:
-    """Note the results of one batch.
-
-    :param reasons: of all nodes of the poll.
-    :param left: node that is not taken yet -> its possible owners.
-    :returns: owners with a node to be tried again: it may be this host's a
-        moment later, unless it waits for a build.
-    """
-    missed: set[HostKey] = set()
-    for node in nodes:
-        del reasons[node]
-        owners = left.pop(node, frozenset())
-        if found.get(node) is not Reason.AWAITED:
-            missed |= owners
-    reasons.update(found)
-    return missed
 
 
 def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:

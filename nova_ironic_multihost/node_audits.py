@@ -13,6 +13,7 @@ from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.engine.audit.recheck import Offer
 from nova_ironic_multihost.engine.base.ports import ListingError
+from nova_ironic_multihost.engine.nodes import node_moves
 from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import ownership
@@ -119,7 +120,8 @@ class NodeAudits:
         if self._service.shutdown.begun():
             return False
         with self._service.ironic_retry.none():
-            return self._service.build_adopter.adopt(
+            return node_moves.adopt(
+                self._service.auditor, self._service.tracker, self.acquire,
                 settings.read(), build, node_id)
 
     def to_move(self, nodes):

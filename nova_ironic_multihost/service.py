@@ -118,8 +118,6 @@ class DriverService:
             self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
             lambda: self.peer_poller.view, self.provider_changes.expect,
             ending)
-        self.build_adopter = node_moves.BuildAdopter(
-            self.auditor, self.tracker, self.nodes.acquire)
 
     def _make_builds(self, driver, virtapi):
         self.guard = build_guard.BuildGuard(

@@ -8,6 +8,7 @@ regardless of its owner (ResourceTracker._init_compute_node).
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Set
 import enum
 import functools
 
@@ -138,20 +139,12 @@ class Recheck:
             Ironic as they were.
         """
         audit = self._auditor.last
-        if audit is None or self._ending():
+        if audit is None:
             return []
         cloud, me = self._auditor.cloud, audit.view.host
-        known = audit.host_aggregates
-        moved = (ownership.SERVED if self._auditor.heartbeats.excluded
-                 else _MOVED)
-        wanted = [node for node in nodes
-                  if audit.reasons.get(node) in moved
-                  and not self._auditor.is_barred(node)
-                  and not self._tracker.has(node)]
-        records = [
-            record for record in cloud.records(wanted)
-            if record.owner is not None and record.partition == label
-            and known.of(record.owner) == known.of(me)] if wanted else []
+        records = self._records(audit, nodes, (
+            ownership.SERVED if self._auditor.heartbeats.excluded
+            else _MOVED), label)
         service = functools.cache(cloud.service)
         found = [record for record in records if ownership.still_valid(
             Reason.ADOPTED, audit.owners.get(record.node), record.owner, me,
@@ -177,21 +170,27 @@ class Recheck:
         As :meth:`to_move`; members and stopping hosts set no trait.
         """
         audit = self._auditor.last
-        wanted = [node for node in nodes if audit is not None
-                  and audit.reasons.get(node) is Reason.PULLED
-                  and not self._tracker.has(node)]
-        if (audit is None or not wanted or self._ending()
-                or self._auditor.heartbeats.excluded):
+        if audit is None or self._auditor.heartbeats.excluded:
             return []
-        me, known = audit.view.host, audit.host_aggregates
+        return [
+            record for record in self._records(
+                audit, nodes, {Reason.PULLED}, label)
+            if record.owner == audit.owners.get(record.node)
+            and (audit.view.member(record.owner)
+                 or audit.view.gone(record.owner))]
+
+    def _records(self, audit: Audit, nodes: Iterable[str],
+                 reasons: Set[Reason], label: str) -> list[Record]:
+        """Read the records of the nodes that nothing but an owner hinders."""
+        known, me = audit.host_aggregates, audit.view.host
+        wanted = [node for node in nodes if audit.reasons.get(node) in reasons
+                  and not self._auditor.is_barred(node)
+                  and not self._tracker.has(node)]
         return [
             record for record in self._auditor.cloud.records(wanted)
-            if record.owner is not None
-            and record.owner == audit.owners.get(record.node)
-            and (audit.view.member(record.owner)
-                 or audit.view.gone(record.owner))
-            and record.partition == label
-            and known.of(record.owner) == known.of(me)]
+            if record.partition == label
+            and known.of(record.owner) == known.of(me)
+        ] if wanted and not self._ending() else []
 
 
 def _is_idle_here(state: InstanceState | None, host: HostKey) -> bool:

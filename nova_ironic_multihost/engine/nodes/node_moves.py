@@ -102,62 +102,46 @@ class Rebalancer:
         return pulled
 
 
-class BuildAdopter:
-    """Takes nodes for builds. Several threads of builds use it at once.
+def adopt(auditor: auditors.Auditor, tracker: Tracker,
+          acquired: Callable[[Audit, list[str]], None], settings: Settings,
+          build: str, node: str | None) -> bool:
+    """Take the node of a build, if a dead host has it; raises nothing.
 
     An allocated node waits for its dead owner, as that host's RPC queue may
     have the build. After :mod:`.engine.builds.queue_forwarder` has handed the
-    build on, its new host takes the node by the same rules, without a wait.
+    build on, its new host takes the node by the same rules, without a wait. If
+    it cannot be taken, nova sends the build to another node. Several threads of
+    builds call this at once.
+
+    :param build: uuid of the instance.
+    :returns: whether the node or instances of the host may be taken now.
     """
+    def take(audit: Audit, mine: list[str]) -> None:
+        acquired(audit, mine)
+        for one in mine:
+            tracker.drop(one)
+            tracker.audit(one)
 
-    def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
-                 acquired: Callable[[Audit, list[str]], None]) -> None:
-        self._auditor = auditor
-        self._tracker = tracker
-        self._acquired = acquired
-
-    def adopt(self, settings: Settings, build: str, node: str | None
-              ) -> bool:
-        """Take the node of a build, if a dead host has it; raises nothing.
-
-        If it cannot be taken, nova sends the build to another node.
-
-        :param build: uuid of the instance.
-        :returns: whether the node or instances of the host may be taken now.
-        """
-        try:
-            return self._adopt(settings, build, node)
-        except Exception as exc:  # noqa: BLE001
-            LOG.warning('The node of build %(build)s could not be taken from '
-                        'a compute service that is down: %(exc)s. nova sends '
-                        'the build to another node.',
-                        {'build': build, 'exc': exc})
-            return True
-
-    def _adopt(self, settings: Settings, build: str, node: str | None
-               ) -> bool:
-        last = self._auditor.last
-        if node is None or last is None or self._tracker.has(node):
+    last = auditor.last
+    if node is None or last is None or tracker.has(node):
+        return False
+    try:
+        record = next(iter(auditor.cloud.records([node])), None)
+        if (record is None or record.owner == host_key(settings.host)
+                or auditor.heartbeats.lives(record.host)):
             return False
-        cloud = self._auditor.cloud
-        record = next(iter(cloud.records([node])), None)
-        if record is None or record.owner == host_key(settings.host):
-            return False
-        if self._auditor.heartbeats.lives(record.host):
-            return False
-
-        def take(audit: Audit, mine: list[str]) -> None:
-            self._acquired(audit, mine)
-            for one in mine:
-                self._tracker.drop(one)
-                self._tracker.audit(one)
-
-        reasons = self._auditor.audit_hosts(
+        reasons = auditor.audit_hosts(
             settings, [record.host], take, last.view.hosts,
             only=frozenset({node}), builds=frozenset({build}))
-        LOG.info('Build %(build)s was sent to compute service %(host)s, which '
-                 'is down. Its node is now %(reason)s.', {
-                     'build': build, 'host': record.host,
-                     'reason': reasons[node].value if node in reasons
-                     else 'not available'})
+    except Exception as exc:  # noqa: BLE001
+        LOG.warning('The node of build %(build)s could not be taken from '
+                    'a compute service that is down: %(exc)s. nova sends '
+                    'the build to another node.',
+                    {'build': build, 'exc': exc})
         return True
+    LOG.info('Build %(build)s was sent to compute service %(host)s, which '
+             'is down. Its node is now %(reason)s.', {
+                 'build': build, 'host': record.host,
+                 'reason': reasons[node].value if node in reasons
+                 else 'not available'})
+    return True

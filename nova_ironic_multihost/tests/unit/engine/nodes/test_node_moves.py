@@ -191,14 +191,17 @@ class AdoptionTestCase(post.PostTestCase):
         super().setUp()
         self.node = min(self.preferred('b', 'b', 'c'))
         self.acquired = []
-        self.adoption = node_moves.BuildAdopter(
-            self.auditors['b'], self.trackers['b'],
-            lambda audit, mine: self.acquired.append(mine))
 
     def adopt(self, build='build', node=None):
-        self.told = self.adoption.adopt(
-            self.settings('b'), build, node or self.node)
-        return self.trackers['b'].has(node or self.node)
+        node = node or self.node
+        self.told = self.adopted(build, node)
+        return self.trackers['b'].has(node)
+
+    def adopted(self, build, node):
+        return node_moves.adopt(
+            self.auditors['b'], self.trackers['b'],
+            lambda audit, mine: self.acquired.append(mine),
+            self.settings('b'), build, node)
 
     def allocate(self, *builds):
         self.cloud.allocations[self.node] = frozenset(builds)
@@ -258,6 +261,5 @@ class AdoptionTestCase(post.PostTestCase):
         self.assertTrue(self.adopt())
 
     def test_nova_may_name_no_node(self):
-        self.assertFalse(
-            self.adoption.adopt(self.settings('b'), 'build', None))
+        self.assertFalse(self.adopted('build', None))
         self.assertFalse(self.adopt(node='unknown'))

@@ -197,8 +197,8 @@ class Lister:
                 mirror = mirror.completed(self._read(
                     listing.partition, mirror, missing))
             except Exception as exc:  # noqa: BLE001
-                LOG.debug('%(count)d nodes are asked for later: %(exc)s',
-                          {'count': len(missing), 'exc': exc})
+                LOG.debug('%d nodes are asked for later: %s',
+                          len(missing), exc)
             self._listing = dataclasses.replace(listing, mirror=mirror)
             return mirror
         finally:
@@ -226,9 +226,8 @@ class Lister:
             partition, (), lambda node, instance: node in nodes, unused)
                 for row in page.rows if row.uuid in nodes]
 
-    def _read_each(
-        self, nodes: Iterable[str]
-    ) -> Iterator[tuple[str, NodeRow | None]]:
+    def _read_each(self, nodes: Iterable[str]
+                   ) -> Iterator[tuple[str, NodeRow | None]]:
         """Yield (node, row), None for the row of a node that is not found.
 
         A node that fails does not stop the others. Callers must not trust
@@ -241,8 +240,7 @@ class Lister:
             except MarkerNotFound:
                 yield node, None
             except ListingError as exc:
-                LOG.debug('Node %(node)s is read later: %(exc)s',
-                          {'node': node, 'exc': exc})
+                LOG.debug('Node %s is read later: %s', node, exc)
                 self._failed.add(node)
                 failed += 1
                 if failed == FAILURES:
@@ -260,7 +258,7 @@ class Lister:
         mirror = self.mirror
         if uuid in mirror.nodes:
             row = NodeRow(uuid, mirror.nodes[uuid], mirror.bodies.get(uuid))
-        return row if row.body is not None else None
+        return None if row.body is None else row
 
     def seek(self, nodes: Set[str], again: bool = False) -> None:
         """Have the next read list all nodes in one round.
@@ -329,8 +327,7 @@ class Lister:
         listing = self._with_round(
             _with_count_checked(listing, counted), seconds, wanted)
         if total is None:
-            # The next count notices nodes that went meanwhile.
-            return listing
+            return listing  # The next count notices nodes that went.
         others = _others(total, listing.mirror)
         # New nodes in the round may hide as many that are gone.
         return dataclasses.replace(_with_count_checked(dataclasses.replace(
@@ -339,8 +336,7 @@ class Lister:
     def _with_changed(self, listing: Listing, nodes: Set[str],
                       wanted: Wanted) -> tuple[Listing, Set[str], bool]:
         """Read single nodes; return (listing, nodes left, any not found)."""
-        mirror = listing.mirror
-        nodes = nodes & mirror.nodes.keys()
+        mirror, nodes = listing.mirror, nodes & listing.mirror.nodes.keys()
         asked = dict(self._read_each(sorted(
             nodes, key=lambda node: (node in self._failed, node))))
         read = {node: row for node, row in asked.items() if row is not None}
@@ -470,8 +466,8 @@ class Lister:
             except MarkerNotFound:
                 continue
             except ListingError as exc:
-                LOG.debug('Ironic did not say when node %(node)s was updated: '
-                          '%(exc)s', {'node': row.uuid, 'exc': exc})
+                LOG.debug('Ironic did not say when node %s was updated: %s',
+                          row.uuid, exc)
                 failed += 1
                 if failed == FAILURES:
                     break

@@ -190,6 +190,14 @@ class NodeAudits:
                 'mend what nova says: %(exc)s', {'node': node, 'exc': exc})
         self._service.auditor.bar(node)
 
+    def may_take(self, record):
+        """Whether the tracker may make a record this host's."""
+        return self._service.recheck.still_valid(record.node, record)
+
+    def may_create(self, node):
+        """Whether the tracker may create the record of a node."""
+        return self._service.recheck.may_create(node, settings.read())
+
     def prepare_audit(self, node):
         """Prepare the audit of a node by nova's tracker.
 

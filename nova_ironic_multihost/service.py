@@ -22,7 +22,6 @@ from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
-from nova_ironic_multihost.adapters.patches.handlers import Parts
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.adapters import placement
@@ -67,11 +66,13 @@ class DriverService:
 
     :param driver: the virt driver; its own ``__init__`` has not run yet.
     :ivar tasks: the periodic tasks and their threads.
+    :ivar moving: node whose record the tracker moves -> old host, deleted.
     """
 
     def __init__(self, driver, virtapi):
         self._driver = driver
         self._virtapi = virtapi
+        self.moving = {}
         self.nodes = node_audits.NodeAudits(driver, self)
         self._make_audits(driver, virtapi)
         self._make_builds(driver, virtapi)
@@ -252,27 +253,9 @@ class DriverService:
         manager = names.manager_of(self._virtapi)
         if manager is None:
             return
-        parts = Parts(
-            self.guard, self.due_nodes, self.in_flight, self.nodes.follow_up,
-            audited=lambda: self.nodes.audited.records,
-            current=lambda: (
-                *self.auditor.last.records, *self.rebalancer.records),
-            may_take=lambda record: self.recheck.still_valid(
-                record.node, record),
-            may_create=lambda node: self.recheck.may_create(
-                node, settings.read()),
-            moved=self.nodes.note_move, barred=self.nodes.bar,
-            sign=lambda: self.recorder.sign(Work.AUDIT),
-            init=self.recovery.start, adopt=self.nodes.adopt,
-            evacuate=self.evacuation_refusals.refuse,
-            renew=self.attempts.renew, failed=self.attempts.note_failure,
-            copy=self.backups.keep, over=self.backups.end, begin=self.begin,
-            switched=self._note_switch, stop=self.end,
-            ending=self.shutdown.begun, keeps_trait=self.is_about_to_end,
-            note_attendance=self.attendance.note)
         try:
             apply.apply(
-                table.rows(), table.targets(manager, self._driver), parts)
+                table.rows(), table.targets(manager, self._driver), self)
         except apply.MismatchError as exc:
             LOG.error('nova-compute cannot start: %s', exc)
             raise
@@ -297,7 +280,7 @@ class DriverService:
         self.report_section.end()
         self.status_server.close()
 
-    def _note_switch(self):
+    def note_switch(self):
         """Note that this service was disabled or enabled."""
         # The others may have seen it disabled.
         self.auditor.doubt()

@@ -94,7 +94,7 @@ def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
 
     :param targets: target of a row -> object; rows of other targets (of a
         transport that is not RabbitMQ, say) are only checked.
-    :param parts: :class:`.handlers.Parts`.
+    :param parts: the :class:`.service.DriverService`.
     :raises MismatchError: nothing is replaced.
     """
     rows = [*rows]

@@ -2,17 +2,12 @@
 
 """Layers around nova's audits, and around the start and end of a service.
 
-Each is a function of (parts, :class:`.apply.Call`); :mod:`.table` says around
-which method it stands.
+Each is a function of (parts, :class:`.apply.Call`), where ``parts`` is the
+:class:`.service.DriverService`; :mod:`.table` says around which method it
+stands.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-import dataclasses
-import typing
 
 from nova.compute import vm_states
 from nova import context as nova_context
@@ -29,7 +24,7 @@ from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters import retry
-from nova_ironic_multihost.rules.model import Record
+from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
@@ -42,52 +37,6 @@ RESTLESS = tuple(sorted(
     and not takeover.rests_at_start(value, None)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """Parts and functions of the driver, with which the layers work."""
-
-    guard: typing.Any
-    due_nodes: typing.Any
-    in_flight: typing.Any
-    #: Called after an audit of the driver, before nova audits its nodes.
-    follow_up: Callable[[], None]
-    #: The records of that audit, and the latest ones.
-    audited: Callable[[], Iterable[Record]]
-    current: Callable[[], Iterable[Record]]
-    may_take: Callable[[Record], bool]
-    may_create: Callable[[str], bool]
-    #: As for :class:`.adapters.nova_tracker.NovaTracker`.
-    moved: Callable[[str, bool], None]
-    barred: Callable[[str, Exception], None]
-    #: Called when nova begins an audit of a node, and when it ends one.
-    sign: Callable[[], None]
-    #: Given what nova does for an instance when a service starts.
-    init: Callable[[Callable[[], None], objects.Instance], None]
-    #: Given the uuids of a build's instance and node; returns whether it may
-    #: have taken a record of a dead host. Raises nothing.
-    adopt: Callable[[str, str | None], bool]
-    evacuate: Callable[[str], object]
-    #: Undoes what a build has begun; given the networks of its request.
-    renew: Callable[[str, object], None]
-    failed: Callable[[str, BaseException], None]
-    #: Given the arguments of a build. Raises nothing.
-    copy: Callable[[str, str | None, Mapping[str, object]], None]
-    #: Given whether the guard has refused or ended the build.
-    over: Callable[[str, str | None, bool], None]
-    begin: Callable[[], None]
-    switched: Callable[[], None]
-    #: May be called twice, and in a handler of signals.
-    stop: Callable[[], None]
-    ending: Callable[[], bool]
-    #: Whether COMPUTE_STATUS_DISABLED is to stay as it is.
-    keeps_trait: Callable[[], bool]
-    note_attendance: Callable[[typing.Any], None]
-    #: Node whose record the tracker moves, under its lock -> host of the
-    #: record as it was read, and whether the record was deleted.
-    moving: dict[str, tuple[str, bool]] = dataclasses.field(
-        default_factory=dict)
-
-
 def read_records(parts, call):
     """Let nova compare its tracker with records that the driver has read.
 
@@ -96,13 +45,13 @@ def read_records(parts, call):
     not expect. Then it audits each node. nova 34 does that in threads, and
     warns of each node for which none is free. So nova gets due nodes only.
     """
-    parts.follow_up()
+    parts.nodes.follow_up()
     nodenames = call['nodenames']
     listed = set(nodenames)
     # nova goes through this set afterwards.
     nodenames.intersection_update(parts.due_nodes.next_of(nodenames))
     # nova would delete the record of a node that is listed and not due.
-    return [record.row for record in parts.audited()
+    return [record.row for record in parts.nodes.audited.records
             if record.node in nodenames or record.node not in listed]
 
 
@@ -110,7 +59,8 @@ def keep_current(parts, call):
     """Keep the nodes in the tracker that came since the audit began."""
     def rows():
         # The tracker asks when it has its lock; no node comes in between.
-        for record in parts.current():
+        for record in (*parts.auditor.last.records,
+                       *parts.rebalancer.records):
             yield record.row
 
     return call.changed(compute_nodes_in_db=rows())
@@ -125,8 +75,8 @@ def judge_record(parts, call):
     """
     node, tracker = call['node_uuid'], call.target
     row = call()
-    if not (parts.may_create(node) if row is None or row.deleted
-            else parts.may_take(db.record(row))):
+    if not (parts.nodes.may_create(node) if row is None or row.deleted
+            else parts.nodes.may_take(db.record(row))):
         raise names.ComputeHostNotFound(host=node)
     if row is not None:
         if row.host != tracker.host:
@@ -148,7 +98,7 @@ def judge_again(parts, call):
         host, deleted = parts.moving[node]
         row = _record(call, node)
         if row is None or row.host != host or not (
-                deleted or parts.may_take(db.record(row))):
+                deleted or parts.nodes.may_take(db.record(row))):
             raise names.ComputeHostNotFound(host=node)
 
 
@@ -168,7 +118,7 @@ def note_moves(parts, call):
     except messaging.RemoteError as exc:
         if retry.for_good(exc):
             for moving in parts.moving:
-                parts.barred(moving, exc)
+                parts.nodes.bar(moving, exc)
         raise
     except exception.InvalidConfiguration as exc:
         if not isinstance(exc.__context__, exception.DuplicateRecord):
@@ -177,7 +127,7 @@ def note_moves(parts, call):
     finally:
         for moving, (_, deleted) in parts.moving.items():
             if not deleted:
-                parts.moved(moving, done)
+                parts.nodes.note_move(moving, done)
         parts.moving.clear()
     if created:
         row = _record(call, call['resources']['uuid'])
@@ -196,11 +146,11 @@ def _record(call, node):
 def audit_if_due(parts, call):
     """Audit a node when it is due: nova comes to every node."""
     if parts.due_nodes.is_next(call['nodename']):
-        parts.sign()
+        parts.recorder.sign(Work.AUDIT)
         try:
             call()
         finally:
-            parts.sign()
+            parts.recorder.sign(Work.AUDIT)
 
 
 def note_audit(parts, call):
@@ -270,7 +220,7 @@ def set_traits(parts, call):
     owner_nova_filter).
     """
     call['traits'].add(os_traits.OWNER_NOVA)
-    if not parts.keeps_trait():
+    if not parts.is_about_to_end():
         call()
 
 
@@ -287,13 +237,13 @@ def note_switch(parts, call):
     operator's request. Its database has the new state of the service already
     (nova.compute.api:HostAPI.service_update).
     """
-    parts.switched()
+    parts.note_switch()
 
 
 def stop_driver(parts, call):
     """Note that the service is told to end; it goes on for minutes."""
     try:
-        parts.stop()
+        parts.end()
     except Exception:
         LOG.exception('This compute service ends all the same.')
     return call()
@@ -307,7 +257,7 @@ def hold_builds(parts, call):
     """
     adapter = call()
     listeners.hold_builds(adapter)
-    parts.note_attendance(adapter)
+    parts.attendance.note(adapter)
     return adapter
 
 
@@ -322,7 +272,7 @@ def init_instance(parts, call):
         nova_servers.spell_host(instance, call.target.host)
         call()
 
-    parts.init(init, instance)
+    parts.recovery.start(init, instance)
 
 
 def leave_out(parts, call):

@@ -124,7 +124,7 @@ def operate(parts, call):
             raise messaging.ExpectedException() from exc
 
     if name == 'rebuild_instance' and call['recreate']:
-        return parts.evacuate(instance.uuid)
+        return parts.evacuation_refusals.refuse(instance.uuid)
     return parts.guard.operate(
         name, instance, call, patient=name not in CALLS,
         **({'otherwise': refuse} if name in AWAITED else {}))
@@ -152,11 +152,11 @@ def accept_build(parts, call):
     parts.in_flight.begin(uuid)
     try:
         try:
-            parts.copy(uuid, node, call.arguments())
+            parts.backups.keep(uuid, node, call.arguments())
         finally:
             listeners.acknowledge()
         result = call()
-        parts.adopt(uuid, node)
+        parts.nodes.adopt(uuid, node)
         return result
     except BaseException:
         # No thread has it.
@@ -179,7 +179,7 @@ def carry_out_build(parts, call):
         try:
             return call()
         except BaseException as exc:
-            parts.failed(instance.uuid, exc)
+            parts.attempts.note_failure(instance.uuid, exc)
             raise
 
     def answer(outcome):
@@ -190,14 +190,15 @@ def carry_out_build(parts, call):
         result = parts.guard.build(
             call.name, instance, build, node,
             functools.partial(answer, 'refused'),
-            functools.partial(parts.adopt, instance.uuid, node),
+            functools.partial(parts.nodes.adopt, instance.uuid, node),
             lambda result: result == build_results.FAILED,
-            functools.partial(
-                parts.renew, instance.uuid, call['requested_networks']),
+            functools.partial(parts.attempts.renew, instance.uuid,
+                              call['requested_networks']),
             functools.partial(answer, 'postponed'))
         refused = 'refused' in outcomes
-        if 'postponed' not in outcomes and not (refused and parts.ending()):
-            parts.over(instance.uuid, node, refused)
+        if 'postponed' not in outcomes and not (
+                refused and parts.shutdown.begun()):
+            parts.backups.end(instance.uuid, node, refused)
         return result
     finally:
         parts.in_flight.end(instance.uuid)

@@ -4,6 +4,8 @@ import collections
 import dataclasses
 import datetime
 import inspect
+import operator
+import re
 import socket
 import threading
 from unittest import mock
@@ -27,6 +29,7 @@ from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters.patches import apply
+from nova_ironic_multihost.adapters.patches import handlers
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import settings
@@ -323,12 +326,15 @@ class InitHostTestCase(DriverTestCase):
         self.assertEqual({'i1'}, self.parts.guard.present(
             'event', ['i1', 'i2']))
 
-    def test_builds_that_nova_cannot_note_are_counted_from_the_start(self):
-        with mock.patch.object(
-                undo.BuildAttempts, 'note_failure') as noted:
-            self.driver.init_host(ME)
-            self.parts.failed('i1', 'why')
-        noted.assert_called_once_with('i1', 'why')
+    def test_the_service_has_each_part_that_a_layer_uses(self):
+        self.driver.init_host(ME)
+        self.driver.get_available_nodes()
+        for module in handlers, operations:
+            found = re.findall(
+                r'\bparts\.([a-z_]+(?:\.[a-z_]+)*)', inspect.getsource(module))
+            self.assertTrue(found)
+            for part in found:
+                operator.attrgetter(part)(self.parts)
 
     def test_nova_that_is_another_is_refused_with_a_sentence(self):
         def refuse(*args):
@@ -345,7 +351,7 @@ class InitHostTestCase(DriverTestCase):
         self.patch(undo.EvacuationUndo, 'refuse',
                    lambda evacuations, uuid: refused.append(uuid))
         self.driver.init_host(ME)
-        self.parts.evacuate('i1')
+        self.parts.evacuation_refusals.refuse('i1')
         self.assertEqual(['i1'], refused)
         self.assertEqual(
             {}, self.manager._destroy_evacuated_instances(None, {}))

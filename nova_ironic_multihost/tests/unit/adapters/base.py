@@ -61,8 +61,8 @@ def replace(layers, compute, driver=None, **parts):
 
     :param layers: functions of the table, or one.
     :param compute: nova's ComputeManager.
-    :param parts: of :class:`.adapters.patches.handlers.Parts`; the others are
-        mocks.
+    :param parts: of the :class:`.service.DriverService`, with __ in place of
+        each dot; the others are mocks.
     """
     if not isinstance(layers, tuple):
         layers = layers,
@@ -74,7 +74,13 @@ def replace(layers, compute, driver=None, **parts):
         [dataclasses.replace(row, layers=kept) for row in table.rows()
          if (kept := tuple(one for one in row.layers if one in layers))],
         {target: one for target, one in targets.items() if one is not None},
-        mock.Mock(**{'moving': {}, **parts}))
+        some(moving={}, **parts))
+
+
+def some(**parts):
+    """Return a service with some parts."""
+    return mock.Mock(**{
+        name.replace('__', '.'): part for name, part in parts.items()})
 
 
 def around(layer, instance, act, **parts):
@@ -82,7 +88,7 @@ def around(layer, instance, act, **parts):
 
     :param act: function without arguments, in place of nova's method.
     """
-    return layer(mock.Mock(**parts), apply.Call(
+    return layer(some(**parts), apply.Call(
         None, 'method', lambda instance: act(), ('instance',), (instance,),
         {}))
 

@@ -126,7 +126,8 @@ class ListenerTestCase(oslo_base.BaseTestCase):
             self.builds.append(self.acknowledged())
             self.act()
 
-        operations.accept_build(mock.Mock(copy=copy), apply.Call(
+        parts = mock.Mock(**{'backups.keep': copy})
+        operations.accept_build(parts, apply.Call(
             mock.sentinel.compute, listeners.BUILD,
             functools.partial(act, mock.sentinel.compute),
             ('context', 'instance'), (context, mock.Mock(uuid=instance)), {}))

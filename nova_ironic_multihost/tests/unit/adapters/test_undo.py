@@ -385,8 +385,8 @@ class AttemptsTestCase(base.DatabaseTestCase):
         """Carry out a build, and note whether it fails."""
         base.around(
             operations.carry_out_build, self.read(), act,
-            failed=self.attempts.note_failure, guard=mock.Mock(
-                build=lambda name, instance, build, *more: build()))
+            attempts__note_failure=self.attempts.note_failure,
+            guard__build=lambda name, instance, build, *more: build())
 
     def test_attempts_that_cannot_be_noted_are_counted(self):
         """Or a build of which nova has lost the request begins for ever."""

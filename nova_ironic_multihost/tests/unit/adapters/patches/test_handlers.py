@@ -43,7 +43,7 @@ def start(compute, act):
     starting.manager = compute
 
     def start_it(self):
-        base.replace(handlers.stop_driver, compute, stop=act)
+        base.replace(handlers.stop_driver, compute, end=act)
 
     start_it(starting)
     return starting
@@ -55,9 +55,10 @@ class RecordReadsTestCase(base.TrackerTestCase):
         rows = [mock.Mock(node=node, row=f'row of {node}')
                 for node in ('due', 'at rest', 'gone')]
         base.replace(
-            base.RECORD_READS, self.compute, audited=lambda: rows,
-            current=list, due_nodes=mock.Mock(next_of=lambda nodes: [
-                node for node in nodes if node != 'at rest']))
+            base.RECORD_READS, self.compute, nodes__audited__records=rows,
+            auditor__last__records=(), rebalancer__records=(),
+            due_nodes__next_of=lambda nodes: [
+                node for node in nodes if node != 'at rest'])
         nodes = {'due', 'at rest', 'new'}
         self.assertEqual(
             ['row of due', 'row of gone'],
@@ -79,8 +80,9 @@ class RecordReadsTestCase(base.TrackerTestCase):
 
         self.rt.clean_compute_node_cache = clean_after_a_while
         base.replace(
-            base.RECORD_READS, self.compute, audited=list,
-            current=lambda: list(mine), due_nodes=mock.Mock(next_of=list))
+            base.RECORD_READS, self.compute, nodes__audited__records=(),
+            auditor__last__records=mine, rebalancer__records=(),
+            due_nodes__next_of=list)
         rows = self.compute._get_compute_nodes_in_db(
             mock.sentinel.context, {NODE})
         self.rt.clean_compute_node_cache(rows)
@@ -107,7 +109,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.assertRaises(exception.InvalidConfiguration,
                           self.rt._init_compute_node, context, resources)
         base.replace(
-            base.RECORD_MOVES, self.compute, may_take=bool, may_create=bool)
+            base.RECORD_MOVES, self.compute, nodes__may_take=bool,
+            nodes__may_create=bool)
         self.assertRaises(names.ComputeHostNotFound,
                           self.rt._init_compute_node, context, resources)
 
@@ -123,8 +126,9 @@ class RecordMovesTestCase(base.TrackerTestCase):
         asked = []
         base.replace(
             base.RECORD_MOVES, self.compute,
-            may_take=lambda found: asked.append(found) or may_take,
-            may_create=self.fail, moved=lambda *move: moved.append(move))
+            nodes__may_take=lambda found: asked.append(found) or may_take,
+            nodes__may_create=self.fail,
+            nodes__note_move=lambda *move: moved.append(move))
         moved = []
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = names.admin_context()
@@ -173,8 +177,9 @@ class RecordMovesTestCase(base.TrackerTestCase):
         moved = []
         base.replace(
             base.RECORD_MOVES, self.compute,
-            may_take=lambda record: record.host == 'host-2',
-            may_create=self.fail, moved=lambda *move: moved.append(move))
+            nodes__may_take=lambda record: record.host == 'host-2',
+            nodes__may_create=self.fail,
+            nodes__note_move=lambda *move: moved.append(move))
         resources = {'hypervisor_hostname': NODE, 'uuid': NODE}
         context = names.admin_context()
         self.rt._init_compute_node(context, resources)
@@ -218,8 +223,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
                             slice(None), (owner, False)))):
                 base.replace(
                     base.RECORD_MOVES, self.compute,
-                    may_take=lambda record: False,
-                    may_create=lambda node: True)
+                    nodes__may_take=lambda record: False,
+                    nodes__may_create=lambda node: True)
                 try:
                     self.rt._init_compute_node(names.admin_context(), {
                         'hypervisor_hostname': NODE, 'uuid': NODE})
@@ -237,8 +242,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         saved = self.patch(self.rt, '_update')
         self.patch(self.rt, '_setup_pci_tracker')
         base.replace(
-            base.RECORD_MOVES, self.compute, may_take=lambda found: True,
-            may_create=self.fail)
+            base.RECORD_MOVES, self.compute,
+            nodes__may_take=lambda found: True, nodes__may_create=self.fail)
         self.rt._init_compute_node(names.admin_context(), {
             'hypervisor_hostname': NODE, 'uuid': NODE, 'cpu_info': '',
             'stats': {'cpu_arch': 'x86_64'}})
@@ -266,8 +271,9 @@ class RecordMovesTestCase(base.TrackerTestCase):
                         _init_compute_node=self.create)):
                 base.replace(
                     base.RECORD_MOVES, self.compute,
-                    may_take=lambda found: True, may_create=self.fail,
-                    barred=lambda node, exc: barred.append(node))
+                    nodes__may_take=lambda found: True,
+                    nodes__may_create=self.fail,
+                    nodes__bar=lambda node, exc: barred.append(node))
                 self.assertRaises(
                     messaging.RemoteError, self.rt._init_compute_node,
                     names.admin_context(),
@@ -278,8 +284,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         created = self.patch(self.rt, '_init_compute_node')
         read = self.patch(self.rt, '_get_compute_node', return_value=None)
         base.replace(
-            base.RECORD_MOVES, self.compute, may_take=self.fail,
-            may_create=lambda node: node != NODE)
+            base.RECORD_MOVES, self.compute, nodes__may_take=self.fail,
+            nodes__may_create=lambda node: node != NODE)
         self.assertRaises(
             names.ComputeHostNotFound, self.rt._get_compute_node,
             names.admin_context(), NODE)
@@ -295,7 +301,8 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.patch(self.rt, '_init_compute_node',
                    side_effect=exception.InvalidConfiguration('wrong'))
         base.replace(
-            base.RECORD_MOVES, self.compute, may_take=bool, may_create=bool)
+            base.RECORD_MOVES, self.compute, nodes__may_take=bool,
+            nodes__may_create=bool)
         self.assertRaises(
             exception.InvalidConfiguration, self.rt._init_compute_node,
             names.admin_context(), {'hypervisor_hostname': NODE})
@@ -321,7 +328,8 @@ class NodeAuditsTestCase(base.TrackerTestCase):
             tree.new_root(NODE, NODE)
         self.steps = 0
         base.replace(
-            base.NODE_AUDITS, self.compute, due_nodes=self, sign=self.step)
+            base.NODE_AUDITS, self.compute, due_nodes=self,
+            recorder__sign=lambda work: self.step())
 
     def note_allocated(self, node):
         self.noted.append((node, 'allocated'))
@@ -445,7 +453,7 @@ class EnablingTestCase(base.TrackerTestCase):
         update = self.compute._update_compute_provider_status
         base.replace(
             handlers.note_switch, self.compute,
-            switched=lambda: done.append('known'))
+            note_switch=lambda: done.append('known'))
         self.compute._update_compute_provider_status(None, enabled=False)
         self.assertEqual(['known'], done)
         update.assert_not_called()
@@ -464,8 +472,8 @@ class CreationsTestCase(base.DatabaseTestCase):
             host, mock.Mock(), reportclient=mock.Mock())
         tracker.service_ref = self.services[host]
         base.replace(
-            base.RECORD_MOVES, mock.Mock(rt=tracker), may_take=bool,
-            may_create=bool)
+            base.RECORD_MOVES, mock.Mock(rt=tracker), nodes__may_take=bool,
+            nodes__may_create=bool)
         return tracker
 
     def copy_resources(self, record, resources, initial=False):
@@ -559,7 +567,7 @@ class StopTestCase(oslo_base.BaseTestCase):
         other.manager = object.__new__(manager.ComputeManager)
 
         def start_within(self):
-            base.replace(handlers.stop_driver, mock.Mock(), stop=mock.Mock())
+            base.replace(handlers.stop_driver, mock.Mock(), end=mock.Mock())
 
         start_within(other)
         self.assertEqual({'manager'}, set(vars(other)))
@@ -616,7 +624,7 @@ class TraitsTestCase(base.TrackerTestCase):
                    return_value=mock.Mock(disabled=True))
         leave = True
         base.replace(
-            handlers.set_traits, self.compute, keeps_trait=lambda: leave)
+            handlers.set_traits, self.compute, is_about_to_end=lambda: leave)
         self.assertNotIn('COMPUTE_STATUS_DISABLED', self.traits())
         leave = False
         self.assertIn('COMPUTE_STATUS_DISABLED', self.traits())
@@ -631,7 +639,7 @@ class TraitsTestCase(base.TrackerTestCase):
 
     def test_each_node_has_the_trait_that_the_scheduler_asks_for(self):
         base.replace(
-            handlers.set_traits, self.compute, keeps_trait=lambda: True)
+            handlers.set_traits, self.compute, is_about_to_end=lambda: True)
         self.assertEqual(
             {'CUSTOM_GOLD', 'COMPUTE_NODE', 'OWNER_NOVA'}, self.traits())
         if not hasattr(request_filter, 'owner_nova_filter'):
@@ -686,9 +694,9 @@ class StartTestCase(base.TrackerTestCase):
                 getattr(manager.ComputeManager, name))(act), compute))
         base.replace(
             base.BUILDS, compute, guard=mock.Mock(build=build),
-            copy=lambda *build: self.done.append(build),
-            over=lambda *build: self.done.append(build),
-            ending=lambda: ending[-1],
+            backups__keep=lambda *build: self.done.append(build),
+            backups__end=lambda *build: self.done.append(build),
+            shutdown__begun=lambda: ending[-1],
             in_flight=mock.Mock(
                 begin=lambda uuid: self.done.append(f'{uuid} is here'),
                 end=lambda uuid: self.done.append(f'{uuid} has ended')))
@@ -745,7 +753,8 @@ class StartTestCase(base.TrackerTestCase):
         done = self.compute._init_instance
         base.replace(
             handlers.init_instance, self.compute,
-            init=lambda init, instance: seen.append((init, instance)))
+            recovery__start=lambda init, instance: seen.append(
+                (init, instance)))
         self.compute.host = 'mine'
         spelt = self.useFixture(fixtures.MockPatchObject(
             handlers.nova_servers, 'spell_host')).mock

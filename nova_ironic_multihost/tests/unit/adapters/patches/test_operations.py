@@ -253,9 +253,11 @@ class SeamTestCase(oslo_base.BaseTestCase):
         self.failed = []
         base.replace(
             base.OPERATIONS, self.manager, driver=self.driver,
-            guard=self.guard, adopt=self.adopt, evacuate=self.evacuated.append,
-            renew=self.renew,
-            failed=lambda uuid, error: self.failed.append((uuid, error)))
+            guard=self.guard, nodes__adopt=self.adopt,
+            evacuation_refusals__refuse=self.evacuated.append,
+            attempts__renew=self.renew,
+            attempts__note_failure=lambda uuid, error: (
+                self.failed.append((uuid, error))))
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def renew(self, uuid, networks):
@@ -570,8 +572,9 @@ class SeamTestCase(oslo_base.BaseTestCase):
             lambda driver, instance: power_off(instance), self.driver)
         base.replace(
             base.OPERATIONS, self.manager, driver=self.driver,
-            guard=self.guard, adopt=self.adopt, evacuate=self.fail,
-            renew=self.fail)
+            guard=self.guard, nodes__adopt=self.adopt,
+            evacuation_refusals__refuse=self.fail,
+            attempts__renew=self.fail)
         self.assertRaises(names.NovaException,
                           self.driver.power_off, self.instance)
         ironic.set_node_power_state.assert_called_once_with('soft')
@@ -585,7 +588,8 @@ class SeamTestCase(oslo_base.BaseTestCase):
         driver = Pausing(None)
         base.replace(
             base.OPERATIONS, self.manager, driver=driver, guard=self.guard,
-            adopt=self.adopt, evacuate=self.fail, renew=self.fail)
+            nodes__adopt=self.adopt, evacuation_refusals__refuse=self.fail,
+            attempts__renew=self.fail)
         driver.pause(self.instance)
         self.move()
         self.assertRaises(names.NovaException, driver.pause, self.instance)
@@ -597,7 +601,8 @@ class SeamTestCase(oslo_base.BaseTestCase):
         self.move()
         base.replace(
             base.OPERATIONS, compute, driver=self.driver, guard=self.guard,
-            adopt=self.adopt, evacuate=self.fail, renew=self.fail)
+            nodes__adopt=self.adopt, evacuation_refusals__refuse=self.fail,
+            attempts__renew=self.fail)
         for name in operations.sent_to_host(manager.ComputeManager):
             if name in operations.AWAITED or name == 'rebuild_instance':
                 continue

@@ -201,10 +201,12 @@ class LayersTestCase(base.BaseTestCase):
         self.done = []
         self.instance = mock.Mock(uuid='i1')
         self.compute = object.__new__(manager.ComputeManager)
-        parts = mock.Mock(
-            adopt=self.noting('adopt', False), copy=self.noting('copy'),
-            failed=self.noting('failed'), over=self.noting('over'),
-            ending=lambda: False)
+        parts = mock.Mock(**{
+            'nodes.adopt': self.noting('adopt', False),
+            'backups.keep': self.noting('copy'),
+            'attempts.note_failure': self.noting('failed'),
+            'backups.end': self.noting('over'),
+            'shutdown.begun': lambda: False})
         parts.in_flight.begin = self.noting('begin')
         parts.in_flight.end = self.noting('end')
 

@@ -189,7 +189,7 @@ def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
             continue
         nodes = [node for node in seen.owned_by(host) if node in seen.node_of]
         used = sum(node in seen.server_of for node in nodes)
-        why, remedy = _dead(host, seen.service_of.get(key), seen.at)
+        why, remedy = _dead(host, seen.service_of.get(key))
         for kind, number, noun in (
                 (ON_DEAD_HOST, used, 'server'),
                 ('record-on-dead-host', len(nodes) - used, 'free node')):
@@ -200,8 +200,8 @@ def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
                     + (' is' if number == 1 else ' are'))
 
 
-def _dead(host: str, service: cloud_state.Service | None,
-          now: float) -> tuple[str, str]:
+def _dead(host: str, service: cloud_state.Service | None
+          ) -> tuple[str, str]:
     """Return why a host is dead, and the remedy for its servers."""
     command = f"run 'nova-ironic-multihost fence {host} --wait 600'"
     if service is None:
@@ -210,18 +210,10 @@ def _dead(host: str, service: cloud_state.Service | None,
     if service.forced_down:
         return 'which is fenced', (
             f'others take them over. To see what waits, {command}')
-    return (f'down{_since(service.seen, now)}',
-            f'start it, or power it off and {command}')
-
-
-def _since(moment: float | None, now: float) -> str:
-    """Return " since 22:14 UTC", with the date of another day; '' for None."""
-    if moment is None:
-        return ''
-    then, today = (datetime.datetime.fromtimestamp(one, datetime.UTC)
-                   for one in (moment, now))
-    day = '' if then.date() == today.date() else f'{then:%Y-%m-%d} '
-    return f' since {day}{then:%H:%M} UTC'
+    since = '' if service.seen is None else ' since ' + (
+        datetime.datetime.fromtimestamp(service.seen, datetime.UTC).strftime(
+            '%Y-%m-%d %H:%M UTC'))
+    return f'down{since}', f'start it, or power it off and {command}'
 
 
 def _alive(seen: cloud_state.CloudState) -> Iterator[Finding]:

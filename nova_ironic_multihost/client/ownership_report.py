@@ -3,8 +3,7 @@
 """Report who owns a node, why, and what happens to it next.
 
 For each compute service it calls :func:`.rules.ownership.decide`, as the
-driver does, with data from the APIs. :data:`UNSEEN` names the inputs that no
-API shows.
+driver does, with data from the APIs.
 
 No API shows ``[ironic]conductor_group`` and ``shard`` of a compute service.
 But a host owns nodes of its partition only, so hosts that own nodes of one
@@ -32,6 +31,9 @@ from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
+
+#: Seconds of nova's default for service_down_time.
+DOWN_TIME = 60
 
 #: Conductor group and shard of nodes, '' for none.
 Kind: typing.TypeAlias = tuple[str, str]
@@ -121,26 +123,18 @@ def _kind(node: cloud_state.Node) -> Kind:
 
 
 #: What a host is about to do that does not own the node yet. The text of a
-#: Reason itself tells what a host has done.
+#: Reason itself tells what a host has done. No API shows the conditions.
 AHEAD = {
-    Reason.TAKEN_OVER: 'takes it over with its server',
+    Reason.TAKEN_OVER: 'takes it over with its server, unless '
+                       'instance_takeover is never',
+    Reason.INSTANCE_OF_DEAD: 'takes it over when {host} is fenced',
     Reason.CREATED: 'records it for the first time',
-    Reason.ADOPTED: 'adopts it from a compute service that is down',
-    Reason.PULLED: 'pulls it from its owner',
+    Reason.ADOPTED: 'adopts it from a compute service that is down, unless a '
+                    'build was sent there',
+    Reason.PULLED: 'pulls it from its owner when no build is on its way to it',
     Reason.INSTANCE_HERE: 'has its server and takes the record',
     Reason.LEAKED: 'takes it and tears the machine down',
     Reason.UNKNOWN: 'takes it and leaves the machine alone',
-}
-
-#: Inputs of a decision that no API shows.
-UNSEEN = {
-    Reason.ADOPTED: 'whether a build was sent there',
-    Reason.PULLED: 'whether a build is on its way to it, and how many nodes '
-                   'are pulled before it',
-    Reason.TAKEN_OVER: '[ironic_multihost]instance_takeover, taken for '
-                       'forced_down',
-    Reason.INSTANCE_OF_DEAD: '[ironic_multihost]instance_takeover, taken for '
-                             'forced_down',
 }
 
 
@@ -150,12 +144,10 @@ class SharedSettings:
 
     :param points: ``[ironic_multihost]ring_partitions``.
     :param cross_zones: ``[ironic_multihost]move_across_zones``.
-    :param down_time: ``[DEFAULT]service_down_time`` in seconds.
     """
 
     points: int
     cross_zones: bool = False
-    down_time: float = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,18 +160,16 @@ class NodeReport:
     :param why: decision of the owner; None if the owner is not up.
     :param decider: another host that decides about the node, or None.
     :param next: decision of ``decider``.
-    :param server_host: host of its server, None without one.
-    :param known: whether the partition of the node is known.
+    :param ahead: what happens next, in words; '' for nothing.
     """
 
     node: cloud_state.Node
     owner: HostKey | None
     preferred: HostKey | None
     why: Reason | None
-    decider: HostKey | None = None
-    next: Reason | None = None
-    known: bool = True
-    server_host: HostKey | None = None
+    decider: HostKey | None
+    next: Reason | None
+    ahead: str
 
     @property
     def because(self) -> str:
@@ -190,30 +180,6 @@ class NodeReport:
     def moves(self) -> bool:
         """Whether the node is about to change its owner."""
         return self.next is not None and self.next.mine
-
-    @property
-    def ahead(self) -> str:
-        """What happens next, in words; '' for nothing."""
-        if self.decider is not None and self.next is not None:
-            return f'{self.decider} {self._action} {_rule(self.next)}'
-        if self.why is not None:
-            return ''
-        return ('nobody can take it' if self.known else
-                'not known: nobody owns a node of its group and shard')
-
-    @property
-    def _action(self) -> str:
-        """What ``decider`` does next, and for what it waits."""
-        if self.next is Reason.INSTANCE_OF_DEAD:
-            return f'takes it over when {self.server_host} is fenced'
-        assert self.next is not None
-        return AHEAD.get(self.next) or f'does not take it: {self.next.value}'
-
-    @property
-    def unseen(self) -> str:
-        """The inputs that no API shows, in words; '' for none."""
-        return next((UNSEEN[reason] for reason in (self.why, self.next)
-                     if reason in UNSEEN), '')
 
 
 def _rule(reason: Reason) -> str:
@@ -242,7 +208,7 @@ class OwnershipReport:
         self._over = {
             (one.key, one.stop_marker) for one in seen.services
             if one.over or (said := liveness.stop_marker_time(one.stop_marker))
-            and seen.at - said.timestamp() >= settings.down_time}
+            and seen.at - said.timestamp() >= DOWN_TIME}
         self._preferences: dict[NodeShare, ring.Preferences] = {}
         self._records = {record.node: record for record in seen.records}
 
@@ -325,22 +291,25 @@ class OwnershipReport:
                 if host is not None and host in self.seen.up_hosts]
 
     def _verdict(self, node: cloud_state.Node,
-                 decisions: Mapping[HostKey, Reason]) -> NodeReport:
+                 decisions: Mapping[HostKey | None, Reason]) -> NodeReport:
         owner = self.seen.owner_of.get(node.uuid)
-        instance = self.seen.instance_of.get(node.instance_uuid or '')
-        why = decisions.get(owner) if owner is not None else None
-        node_report = NodeReport(
-            node, owner, self.preferred(node), why,
-            known=self.partitions.of_node(node) is not None,
-            server_host=instance.host_key if instance is not None else None)
-        if why is not None and why.mine and why is not Reason.KEPT:
-            return node_report
+        why = decisions.get(owner)
         # In the order of _deciders: the likeliest new owner comes first.
-        other = next((host for host in decisions if host != owner), None)
-        if other is None:
-            return node_report
-        return dataclasses.replace(
-            node_report, decider=other, next=decisions[other])
+        other = None if why and why.mine and why is not Reason.KEPT else next(
+            (host for host in decisions if host != owner), None)
+        following = decisions.get(other)
+        ahead = ''
+        if following is not None:
+            server = self.seen.instance_of.get(node.instance_uuid or '')
+            does = AHEAD.get(
+                following, f'does not take it: {following.value}').format(
+                    host=server and server.host_key)
+            ahead = f'{other} {does} {_rule(following)}'
+        elif why is None:
+            ahead = ('nobody can take it' if self.partitions.of_node(node) else
+                     'not known: nobody owns a node of its group and shard')
+        return NodeReport(node, owner, self.preferred(node), why, other,
+                          following, ahead)
 
     def _decide(self, host: HostKey, nodes: Iterable[cloud_state.Node]
                 ) -> dict[str, Reason]:

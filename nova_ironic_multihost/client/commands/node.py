@@ -16,7 +16,6 @@ from nova_ironic_multihost.rules.peers import host_key
 COLUMNS = 'UUID', 'Name', 'Owner', 'Preferred', 'State', 'Why', 'Next'
 MORE = 'Server', 'Provision state', 'Partition', 'Zone', 'Barred'
 
-_UNSEEN = 'not known from outside'
 
 
 class ListNodes(base.CloudCommand, lister.Lister):
@@ -126,30 +125,25 @@ def _named(seen, name):
 
     :raises Refused: when there is none, or more than one server
     """
-    found = [node for node in seen.nodes
-             if name and name in (node.uuid, node.name)]
-    if found:
-        return found[0]
+    held = {node.instance_uuid: node for node in seen.nodes}
     servers = [one for one in seen.instances
                if name and name in (one.uuid, one.name) and not one.deleted]
+    found = [node for node in seen.nodes
+             if name and name in (node.uuid, node.name)] or [
+        node for server in servers
+        if (node := held.get(server.uuid) or seen.node_of.get(server.node))]
+    if found and (len(servers) < 2 or name in (found[0].uuid, found[0].name)):
+        return found[0]
     if len(servers) > 1:
         uuids = ', '.join(sorted(one.uuid for one in servers))
         raise base.Refused(
             f'{len(servers)} servers have the name "{name}". Name one by its '
             f'uuid: {uuids}.')
-    for server in servers:
-        held = {node.instance_uuid: node for node in seen.nodes}
-        node = held.get(server.uuid) or seen.node_of.get(server.node)
-        if node is not None:
-            return node
-        raise base.Refused(
-            f'Server "{name}" has no node that Ironic shows this account: it '
-            'is not placed yet, or its node is gone or hidden. "openstack '
-            f'server show {server.uuid}" has its state.')
     raise base.Refused(
         f'There is no node "{name}" that Ironic shows this account, and no '
-        'bare metal server of this name. Look at the spelling; an account of '
-        'system scope (--os-baremetal-cloud NAME) sees all nodes.')
+        'bare metal server of this name that has a node. Look at the '
+        'spelling; an account of system scope (--os-baremetal-cloud NAME) '
+        'sees all nodes.')
 
 
 def _came(node_report, built):
@@ -186,8 +180,6 @@ def _fields(report, node_report, built=None):
             f'{owner} has its record and is not up' if owner
             else 'no compute service has a record of it'),
         'next': node_report.ahead,
-        'depends_on': (f'{_UNSEEN}: {node_report.unseen}'
-                       if node_report.unseen else ''),
         'server': node.instance_uuid or '',
         'server_host': instance.host or '' if instance else '',
         'server_task': seen.task(instance) if instance else '',

@@ -215,25 +215,21 @@ class _Repairer:
                            command: str) -> None:
         """Raise Refused unless no machine runs on a node."""
         node = self._cloud.node(uuid)
+        if node and not node.instance_uuid and node.provision_state in _FREE:
+            return
         if node is None:
-            raise base.Refused(
-                f'Ironic does not show node {uuid}, so it may hide it with '
-                'its machine. Use an account of system scope '
-                '(--os-baremetal-cloud NAME); if the node is gone, '
-                f'{command}')
-        if (node.instance_uuid == consumer
-                or not node.instance_uuid
-                and node.provision_state == 'active'):
-            raise base.Refused(
-                f'node {uuid} has a machine without server. '
-                '"nova-ironic-multihost leaks" has how it is freed; do that '
-                'first')
-        if node.instance_uuid or node.provision_state not in _FREE:
-            used = (f'held for server {node.instance_uuid}'
-                    if node.instance_uuid else node.provision_state)
-            raise base.Refused(
-                f'node {uuid} is {used}. Repair it when that is over; if it '
-                f'never ends, {command}')
+            why = ('is not shown by Ironic. Use an account of system scope '
+                   '(--os-baremetal-cloud NAME)')
+        elif node.instance_uuid == consumer or (
+                not node.instance_uuid and node.provision_state == 'active'):
+            why = ('has a machine without server. "nova-ironic-multihost '
+                   'leaks" has how it is freed; do that first')
+        else:
+            why = (f'held for server {node.instance_uuid}'
+                   if node.instance_uuid else node.provision_state)
+            why = f'is {why}. Repair it when that is over'
+        raise base.Refused(f'node {uuid} {why}; if it runs no machine, '
+                           f'{command}')
 
     def lost_allocation(self, uuid: str) -> _Write | None:
         """Allocate the node of a server to it."""

@@ -260,7 +260,7 @@ class TroubledTestCase(CommandTestCase):
         self.cloud.servers.append(clouds.server('s-9'))
         status, out, err = self.shell('node', 'show', 's-9')
         self.assertEqual((2, ''), (status, out))
-        self.assertIn('is not placed yet', err)
+        self.assertIn('no bare metal server of this name that has a node', err)
         self.cloud.servers[-1]['OS-EXT-SRV-ATTR:hypervisor_hostname'] = 'n-1'
         self.assertEqual('n-1', self.json('node', 'show', 's-9')['uuid'])
 
@@ -270,7 +270,8 @@ class TroubledTestCase(CommandTestCase):
                          found['server_task'])
         self.assertIn('not up', found['why'])
         self.assertIn('takes it over', found['next'])
-        self.assertIn('not known from outside', found['depends_on'])
+        self.assertIn('unless instance_takeover is never',
+                      found['next'])
         self.assertIn('(rule 3)', found['next'])
 
     def test_node_of_a_dead_one(self):

@@ -340,7 +340,7 @@ class LeakedAllocationTestCase(RepairTestCase):
         # Whether nova shows a record of it or not.
         for records in [], [clouds.hypervisor('n-1', 'east')]:
             self.cloud.hypervisors += records
-            self.assertRefused('Ironic does not show node n-1', self.KIND)
+            self.assertRefused('n-1 is not shown by Ironic', self.KIND)
             self.assertRefused('--os-baremetal-cloud NAME', self.KIND)
             self.assertRefused('"openstack resource provider allocation '
                                'delete ghost"', self.KIND)

@@ -53,10 +53,6 @@ AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
              'clouds.yaml): --os-baremetal-cloud NAME.')
 
 
-class TooOld(CloudError):
-    """A service does not know the microversion of a request."""
-
-
 class _EntryGone(Exception):
     """The marker of the next page has been deleted."""
 
@@ -293,7 +289,7 @@ class Api:
             raise CloudError(
                 f'{self._name} forbids this account {path}. {self._remedy}')
         if status == 406:
-            raise TooOld(
+            raise CloudError(
                 f'{self._name} is too old: it does not know microversion '
                 f'{microversion or self._microversion} of its API, which '
                 f'{path} is asked with. '

@@ -53,10 +53,10 @@ _NODE = 'OS-EXT-SRV-ATTR:hypervisor_hostname'
 _MIGRATED = frozenset({
     'confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
     'done'})
-# The one that nova needs, and the first with shards.
-_BAREMETAL, _SHARDS = '1.46', '1.82'
+# The first with shards, of Ironic 2023.1.
+_BAREMETAL = '1.82'
 _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
-                'maintenance,conductor_group,provision_updated_at')
+                'maintenance,conductor_group,provision_updated_at,shard')
 
 
 def connect(cloud: str | None = None,
@@ -85,9 +85,6 @@ class CloudClient:
             'placement', project, 'placement', _PLACEMENT, api.AS_ADMIN)
         self._ironic = api.Api(
             'Ironic', system, 'baremetal', _BAREMETAL, api.AS_SYSTEM)
-        # For nodes.
-        self._node_form = {
-            'microversion': _SHARDS, 'fields': f'{_NODE_FIELDS},shard'}
 
     def read(self, allocations: bool = False,
              zones: bool = False) -> cloud_state.CloudState:
@@ -109,11 +106,12 @@ class CloudClient:
                 'the endpoints in the catalog, and at proxies.') from error
 
     def _read(self, allocations: bool, zones: bool) -> cloud_state.CloudState:
-        nodes = self._nodes()
+        nodes = tuple(map(_node, self._ironic.pages(
+            '/nodes', 'nodes', 'uuid', fields=_NODE_FIELDS)))
         providers = self._providers({node.uuid for node in nodes})
         # Before the servers: nova makes a server before its allocation.
         allocated = self._allocations(providers) if allocations else None
-        services = self._service_list()
+        services = self.computes()
         expect_cells(services)
         # Right after the services: the age of heartbeats is counted to here.
         at = self._nova.moment()
@@ -122,9 +120,10 @@ class CloudClient:
             raise CloudError(
                 f'Ironic shows this account no node, yet nova has records '
                 f'of {len(records)}. {api.AS_SYSTEM}')
-        servers = self._servers(others)
+        servers = tuple(one for one in self.servers()
+                        if one.host_key not in others)
         # A cell that went down meanwhile has no servers in the list.
-        expect_cells(self._service_list())
+        expect_cells(self.computes())
         nodes, more = self._resolved(nodes, servers)
         mapped = {record.owner for record in (*records, *second)}
         return cloud_state.CloudState(
@@ -166,7 +165,6 @@ class CloudClient:
         # A parameter that is None is not sent.
         return frozenset(node['uuid'] for node in self._ironic.pages(
             '/nodes', 'nodes', 'uuid', fields='uuid', shard=shard,
-            microversion=_SHARDS if shard else None,
             conductor_group=conductor_group))
 
     def computes(self, host: str | None = None
@@ -180,10 +178,11 @@ class CloudClient:
         :raises CloudError: when nova does not answer, or does not reach the
             cell of ``host``
         """
-        found = self._service_list()
+        found = tuple(map(_service, self._nova.get(
+            '/os-services', binary='nova-compute')['services']))
         expect_cells(one for one in found if host is not None
                      and one.key == host_key(host))
-        return tuple(found)
+        return found
 
     def moment(self) -> float:
         """Return the time by nova's clock, as of its last answer."""
@@ -203,8 +202,12 @@ class CloudClient:
             ] or [None]
         return _is_uuid(node) if node else None
 
-    def servers_of(self, host: str) -> tuple[cloud_state.CloudServer, ...]:
-        """Return the servers of a host that are not deleted."""
+    def servers(self, host: str | None = None
+                ) -> tuple[cloud_state.CloudServer, ...]:
+        """Return the servers of all projects that are not deleted.
+
+        :param host: only of this host
+        """
         return tuple(_instance(server) for server in self._nova.pages(
             '/servers/detail', 'servers', 'id', all_tenants=1, host=host))
 
@@ -222,7 +225,7 @@ class CloudClient:
     def node(self, uuid: str) -> cloud_state.Node | None:
         """Return a node, None if Ironic does not show it."""
         found = self._ironic.get(
-            f'/nodes/{uuid}', may_be_gone=True, **self._node_form)
+            f'/nodes/{uuid}', may_be_gone=True, fields=_NODE_FIELDS)
         return _node(found) if found else None
 
     def owner(self, node: str) -> str | None:
@@ -293,17 +296,6 @@ class CloudClient:
                 self._nova.send(f'/os-services/{path}', more | {
                     'host': service.host, 'binary': 'nova-compute'}, _BY_HOST)
 
-    def _nodes(self) -> tuple[cloud_state.Node, ...]:
-        def listed() -> tuple[cloud_state.Node, ...]:
-            return tuple(map(_node, self._ironic.pages(
-                '/nodes', 'nodes', 'uuid', **self._node_form)))
-
-        try:
-            return listed()
-        except api.TooOld:
-            self._node_form = {'fields': _NODE_FIELDS}
-            return listed()
-
     def _providers(
             self, nodes: Set[str]) -> tuple[cloud_state.Provider, ...]:
         """Return the resource providers that have the name of a node."""
@@ -319,10 +311,6 @@ class CloudClient:
             for provider in every['resource_providers']
             if provider['name'] == provider['uuid']
             or provider['name'] in nodes)
-
-    def _service_list(self) -> list[cloud_state.Service]:
-        return list(map(_service, self._nova.get(
-            '/os-services', binary='nova-compute')['services']))
 
     def _records(self) -> tuple[
             tuple[model.Record, ...], tuple[model.Record, ...],
@@ -341,13 +329,6 @@ class CloudClient:
             for record in found if record['hypervisor_type'] == 'ironic']
         return (tuple(one for one in records if not one.second),
                 tuple(one for one in records if one.second), others)
-
-    def _servers(
-            self, others: Set[HostKey]) -> tuple[cloud_state.CloudServer, ...]:
-        """Return the servers of all projects, without those on ``others``."""
-        servers = [_instance(server) for server in self._nova.pages(
-            '/servers/detail', 'servers', 'id', all_tenants=1)]
-        return tuple(s for s in servers if s.host_key not in others)
 
     def _resolved(
             self, nodes: tuple[cloud_state.Node, ...],
@@ -410,7 +391,7 @@ def _node(node: Json) -> cloud_state.Node:
         node['uuid'], node['name'] or '', node['instance_uuid'],
         node['provision_state'] or '', node['power_state'],
         node['maintenance'], node['conductor_group'],
-        node.get('shard') or '', _epoch(node['provision_updated_at']))
+        node['shard'] or '', _epoch(node['provision_updated_at']))
 
 
 def _is_uuid(text: str) -> bool:

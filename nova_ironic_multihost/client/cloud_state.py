@@ -185,12 +185,8 @@ class CloudState:
     @functools.cached_property
     def service_of(self) -> dict[HostKey, Service]:
         """Host -> Service; of two spellings the running one."""
-        found: dict[HostKey, Service] = {}
-        for service in self.services:
-            before = found.get(service.key)
-            if before is None or service.at_work > before.at_work:
-                found[service.key] = service
-        return found
+        return {one.key: one for one in sorted(
+            self.services, key=lambda one: one.at_work)}
 
     @functools.cached_property
     def owner_of(self) -> dict[str, HostKey]:

@@ -221,7 +221,7 @@ what to do).
 
     def _explain(self, cloud, host):
         try:
-            servers = cloud.servers_of(host)
+            servers = cloud.servers(host)
         except cloud_state.CloudError as error:
             self.say(f'  its servers are not known: {error}')
             return

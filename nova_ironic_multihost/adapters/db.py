@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -159,11 +160,17 @@ def all_rows(filters: Mapping[str, object], attributes: Sequence[str] = ()
     :param filters: see nova.db.main.api:instance_get_all_by_filters.
     :raises MarkerNotFound: the last one of a page is gone.
     """
+    return pages(lambda last: _rows(filters, last, attributes), INSTANCES)
+
+
+def pages(read: Callable[[str | None], Iterable[typing.Any]], size: int
+          ) -> Iterator[typing.Any]:
+    """Yield the rows of all pages; ``read``: given the last row's uuid."""
     last = None
     while True:
-        some = list(_rows(filters, last, attributes))
+        some = list(read(last))
         yield from some
-        if len(some) < INSTANCES:
+        if len(some) < size:
             return
         last = some[-1].uuid
 

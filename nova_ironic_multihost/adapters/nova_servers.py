@@ -92,13 +92,13 @@ class ServerCalls:
     def init(self, instance: objects.Instance) -> None:
         spell_host(instance, self._manager.host)
         # nova records an event, which needs the id of a request.
-        context = _of_last_action(instance)
+        context = context_of(last_action(instance.uuid))
         with instance.obj_alternate_context(context):
             # nova's own method: the caller handles its errors.
             apply.novas(self._manager, '_init_instance')(context, instance)
 
     def delete(self, instance: objects.Instance) -> None:
-        context = _of_last_action(instance)
+        context = context_of(last_action(instance.uuid))
         with instance.obj_alternate_context(context):
             if (instance.task_state == task_states.SOFT_DELETING
                     and instance.vm_state != vm_states.DELETED):
@@ -110,7 +110,7 @@ class ServerCalls:
                     context, instance.uuid))
 
     def restore(self, instance: objects.Instance) -> None:
-        context = _of_last_action(instance)
+        context = context_of(last_action(instance.uuid))
         with instance.obj_alternate_context(context):
             self._manager.restore_instance(context, instance)
 
@@ -125,10 +125,8 @@ class ServerCalls:
 
     def began(self, uuid: str, action: str) -> datetime.datetime | None:
         """Return when the last action of this name began, in UTC."""
-        return next((
-            one.start_time for one
-            in objects.InstanceActionList.get_by_instance_uuid(
-                names.admin_context(), uuid) if one.action == action), None)
+        found = last_action(uuid, action)
+        return found and found.start_time
 
     def asked_last(self, uuid: str) -> str | None:
         return evacuation.asked_last(
@@ -165,13 +163,20 @@ def spell_host(instance: objects.Instance, host: str) -> None:
     instance.obj_reset_changes(['host'])
 
 
-def _of_last_action(instance):
-    """Return a context with the id of the instance's last request."""
+def last_action(uuid: str, name: str | None = None
+                ) -> objects.InstanceAction | None:
+    """Read the last action of an instance, of this name or of any."""
+    found = objects.InstanceActionList.get_by_instance_uuid(
+        names.admin_context(), uuid, limit=None if name else 1)
+    return next((one for one in found if name in (None, one.action)), None)
+
+
+def context_of(action: objects.InstanceAction | None
+               ) -> nova_context.RequestContext:
+    """Return a context with the request id of an action, if there is one."""
     context = names.admin_context()
-    actions = objects.InstanceActionList.get_by_instance_uuid(
-        context, instance.uuid, limit=1)
-    if actions:
-        context.request_id = actions[0].request_id
+    if action is not None:
+        context.request_id = action.request_id
     return context
 
 
@@ -239,7 +244,9 @@ def complete(manager: ComputeManager, instance: objects.Instance) -> None:
     _finish_event(instance, kind)
     _start_thread(_notify_all, manager, instance.uuid, kind)
     if stopped:
-        manager.stop_instance(_context(instance, kind), instance, False)
+        manager.stop_instance(
+            context_of(last_action(instance.uuid, kind.action)),
+            instance, False)
 
 
 def _save(instance, before):
@@ -324,22 +331,11 @@ def _finish_event(instance, kind, error=None):
     """Record the end of the event in the instance's action."""
     try:
         objects.InstanceActionEvent.event_finish_with_failure(
-            _context(instance, kind), instance.uuid, kind.event,
-            exc_val=error and str(error),
+            context_of(last_action(instance.uuid, kind.action)),
+            instance.uuid, kind.event, exc_val=error and str(error),
             # A traceback, even an empty one, makes it a failure.
             exc_tb=None if error is None else '', want_result=False)
     except Exception as exc:  # noqa: BLE001
         LOG.debug('Event %(event)s of instance %(uuid)s is not finished: '
                   '%(exc)s', {'event': kind.event, 'uuid': instance.uuid,
                               'exc': exc})
-
-
-def _context(instance, kind):
-    """Return a context with the id of the request that began the action."""
-    context = names.admin_context()
-    action = next((
-        one for one in objects.InstanceActionList.get_by_instance_uuid(
-            context, instance.uuid) if one.action == kind.action), None)
-    if action is not None:
-        context.request_id = action.request_id
-    return context

@@ -144,7 +144,7 @@ class RpcQueue:
         arguments: dict[str, object] = {'x-expires': EXPIRY}
         if self._connection.rabbit_quorum_queue:
             arguments['x-queue-type'] = 'quorum'
-        try:
+        with self._permission_errors():
             try:
                 self._box.queue_declare(
                     queue=self._name, durable=True, auto_delete=False,
@@ -161,28 +161,29 @@ class RpcQueue:
                 if refused is None:
                     raise
                 raise PermissionError(str(refused)) from exc
-        except amqp.exceptions.AccessRefused as exc:
-            raise PermissionError(str(exc)) from exc
 
     def consumers(self) -> int | None:
+        with self._permission_errors():
+            try:
+                return self._box.queue_declare(
+                    queue=self._name, passive=True).consumer_count
+            except amqp.exceptions.NotFound as exc:
+                if INACCESSIBLE in str(exc):
+                    raise
+                self._box = self._open_channel()
+        return None
+
+    @contextlib.contextmanager
+    def _permission_errors(self):
         try:
-            return self._box.queue_declare(
-                queue=self._name, passive=True).consumer_count
-        except amqp.exceptions.NotFound as exc:
-            if INACCESSIBLE in str(exc):
-                raise
-            self._box = self._open_channel()
-            return None
+            yield
         except amqp.exceptions.AccessRefused as exc:
             self._box = self._open_channel()
             raise PermissionError(str(exc)) from exc
 
     def take(self) -> QueuedRequest | None:
-        try:
+        with self._permission_errors():
             message = self._box.basic_get(self._name, no_ack=False)
-        except amqp.exceptions.AccessRefused as exc:
-            self._box = self._open_channel()
-            raise PermissionError(str(exc)) from exc
         return None if message is None else self._queued_request(message)
 
     def beat(self) -> None:

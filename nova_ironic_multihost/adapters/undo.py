@@ -21,6 +21,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import datetime
+import itertools
 import traceback
 
 from nova import baserpc
@@ -291,7 +292,7 @@ class EvacuationUndo:
             with contextlib.suppress(exception.InstanceNotFound):
                 self._restore_states(context, uuid, again=not refused)
         if refused:
-            self._record_failure(context, uuid)
+            self._record_failure(uuid)
         for migration in refused:
             migration.status = REFUSED
             migration.save()
@@ -338,20 +339,16 @@ class EvacuationUndo:
             instance.save(expected_vm_state=[seen[0]],
                           expected_task_state=[seen[1]])
 
-    def _record_failure(self, context, uuid):
-        asked = next((
-            action for action
-            in objects.InstanceActionList.get_by_instance_uuid(context, uuid)
-            if action.action == evacuation.EVACUATE), None)
+    def _record_failure(self, uuid):
+        asked = nova_servers.last_action(uuid, evacuation.EVACUATE)
         if asked is None:
             return
-        context = names.admin_context()
-        context.request_id = asked.request_id
         error = names.NovaException(evacuation.REFUSED)
         with contextlib.suppress(exception.InstanceActionNotFound):
             try:
                 with compute_utils.EventReporter(
-                        context, evacuation.REBUILT, names.CONF.host, uuid):
+                        nova_servers.context_of(asked), evacuation.REBUILT,
+                        names.CONF.host, uuid):
                     raise error
             except names.NovaException as exc:
                 if exc is not error:
@@ -367,16 +364,9 @@ def _evacuations(context: nova_context.RequestContext,
 
     :param until: leave out those created before; None to read all.
     """
-    marker = None
-    while True:
-        some = objects.MigrationList.get_by_filters(
+    return itertools.takewhile(
+        lambda migration: until is None or migration.created_at >= until,
+        db.pages(lambda marker: objects.MigrationList.get_by_filters(
             context, {'migration_type': fields.MigrationType.EVACUATION,
                       'status': statuses},
-            limit=db.BATCH, marker=marker)
-        for migration in some:
-            if until is not None and migration.created_at < until:
-                return
-            yield migration
-        if len(some) < db.BATCH:
-            return
-        marker = some[-1].uuid
+            limit=db.BATCH, marker=marker), db.BATCH))

@@ -56,10 +56,6 @@ from nova_ironic_multihost.telemetry import status_server
 LOG = logging.getLogger(__name__)
 CONF = names.CONF
 
-#: Seconds for which the search for lost builds waits for the queue of this
-#: host, which is slow under load: nodes that changed wait for it.
-OWN_QUEUE = 5
-
 
 class DriverService:
     """What the driver delegates to.
@@ -141,12 +137,12 @@ class DriverService:
             here)
         instances = nova_servers.ServerCalls(virtapi)
         self.notifier = operator_news.Notifier(instances)
-        sent = undo.BuildRequests(CONF.host, self.tracker, OWN_QUEUE)
+        sent = undo.BuildRequests(CONF.host, self.tracker)
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,
             lost_builds.BuildRetry(self.backups, self.attempts, here),
             under_way=lambda: self.cloud.under_way, recorder=self.recorder,
-            receive=undo.BuildRequests(CONF.host, self.tracker).receive)
+            receive=sent.receive)
         self.in_flight = lost_builds.InFlightBuilds(
             sent, self.auditor, self.backups.may_come)
         self.forwarder = queue_forwarder.QueueForwarder(

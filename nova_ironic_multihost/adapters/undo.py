@@ -74,16 +74,13 @@ REFUSED_SINCE = datetime.timedelta(minutes=30)
 
 
 class BuildRequests:
-    """Builds before they are on a host (port Builds). One thread uses it.
+    """Builds before they are on a host (port Builds).
 
-    :param patience: the most seconds of :meth:`receive`, None for nova's
-        ``rpc_response_timeout``.
+    One thread uses it, but any may call :meth:`receive`.
     """
 
-    def __init__(self, host: str, tracker: nova_tracker.NovaTracker,
-                 patience: float | None = None):
+    def __init__(self, host: str, tracker: nova_tracker.NovaTracker):
         self._host = host
-        self._patience = patience
         self._tracker = tracker
         self._nodes: dict[tuple[str, object], str] = {}
 
@@ -110,9 +107,7 @@ class BuildRequests:
     def receive(self) -> None:
         """Call this host through its RPC queue, behind all builds in it."""
         api = baserpc.BaseAPI(rpcapi.RPC_TOPIC)
-        api.client.prepare(server=self._host, **(
-            {} if self._patience is None
-            else {'timeout': self._patience})).call(
+        api.client.prepare(server=self._host).call(
             names.admin_context(), 'ping', arg=self._host)
 
     def give_up(self, build: SentBuild, reason: str,

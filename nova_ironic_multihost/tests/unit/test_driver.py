@@ -16,6 +16,7 @@ from nova.compute import provider_tree
 from nova.compute import stats
 from nova import exception as nova_exception
 from nova import objects
+from nova import rpc
 from nova.scheduler.client import report
 from openstack import exceptions as sdk_exception
 from oslo_config import fixture as config_fixture
@@ -897,6 +898,12 @@ class LookTestCase(DriverTestCase):
             {'backups'}, {'queue_forwarder'},
         ], [set(thread.tasks) for thread
             in self.driver.service.tasks.threads.values()])
+
+    def test_lost_builds_are_found_although_the_own_queue_is_slow(self):
+        client = mock.Mock()
+        self.patch(rpc, 'get_client', lambda *args, **kwargs: client)
+        self.driver.service.in_flight._builds.receive()
+        client.prepare.assert_called_once_with(server=ME)
 
     def test_heartbeats_are_noted_while_a_peer_poll_lasts(self):
         self.config.config(report_interval=1)

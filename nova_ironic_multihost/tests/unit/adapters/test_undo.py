@@ -116,12 +116,6 @@ class BuildsTestCase(base.DatabaseTestCase):
         client.prepare().call.assert_called_once_with(
             mock.ANY, 'ping', arg='Mine')
 
-    def test_service_does_not_wait_for_itself_for_long(self):
-        client = mock.Mock()
-        with mock.patch.object(rpc, 'get_client', return_value=client):
-            undo.BuildRequests('Mine', mock.Mock(), 5).receive()
-        client.prepare.assert_called_once_with(server='Mine', timeout=5)
-
     def test_build_that_is_given_up(self):
         self.assertTrue(self.give_up())
         self.assertEqual(('error', None), self.read())

@@ -78,7 +78,7 @@ class Service(peers.ComputeService):
 class Node:
     """A node of Ironic.
 
-    :param shard: '' for none, also when Ironic is too old for shards.
+    :param shard: '' for none.
     :param since: when it got its provision state.
     """
 

@@ -105,8 +105,7 @@ def main(argv=None):
 
     def ask():
         seen = services.with_heartbeats(cloud, cloud.read(args.allocations))
-        return seen, (findings.inconsistencies(seen, seen.at, args.host)
-                      + findings.notes(seen, seen.at))
+        return seen, findings.inconsistencies(seen, seen.at, args.host)
 
     exporter = Exporter(ask)
     registry = prometheus_client.CollectorRegistry()

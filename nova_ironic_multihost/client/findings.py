@@ -89,7 +89,7 @@ _SENTENCES = {
         'service set --enable {subject} nova-compute" does',
 }
 
-#: All kinds of findings and notes.
+#: All kinds of findings.
 KINDS = tuple(_SENTENCES)
 
 #: Seconds after which a compute service should have ended that was told to.
@@ -130,21 +130,7 @@ def inconsistencies(seen: cloud_state.CloudState, now: float,
     return [*_expected(seen, hosts), *second_records(seen),
             *_records(seen), *_dead_hosts(seen), *_alive(seen),
             *_providers(seen), *_allocations(seen), *_machines(seen),
-            *_tasks(seen, now)]
-
-
-def notes(seen: cloud_state.CloudState, now: float) -> list[Finding]:
-    """Return consistent states that an operator may not want.
-
-    :param now: seconds since the epoch
-    """
-    return [_found('still-stopping', service.host, said=said, how=(
-        'disabled because it was stopped' if service.disabled
-        else 'marked as stopped'))
-        for service in seen.services
-        if service.up
-        and (said := liveness.stop_marker_time(service.stop_marker))
-        and now - said.timestamp() > STOP_LIMIT]
+            *_tasks(seen, now), *_stopping(seen, now)]
 
 
 def _expected(seen: cloud_state.CloudState,
@@ -272,6 +258,16 @@ def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:
                 and not server.deleted and server.uuid not in held):
             yield _found('instance-without-machine', server.uuid,
                          server=_named(server), state=server.vm_state)
+
+
+def _stopping(seen: cloud_state.CloudState, now: float
+              ) -> Iterator[Finding]:
+    return (_found('still-stopping', one.host, said=said, how=(
+        'disabled because it was stopped' if one.disabled
+        else 'marked as stopped'))
+        for one in seen.services if one.up
+        and (said := liveness.stop_marker_time(one.stop_marker))
+        and now - said.timestamp() > STOP_LIMIT)
 
 
 def _tasks(seen: cloud_state.CloudState, now: float) -> Iterator[Finding]:

@@ -57,8 +57,7 @@ class ApiTestCase(command.LabTestCase):
         """{kind of finding: number} of a check that finds something."""
         kinds = {}
         for row in json.loads(self.ask(1, '-f', 'json', *arguments).stdout):
-            if row['Level'] == 'finding':
-                kinds[row['Kind']] = kinds.get(row['Kind'], 0) + 1
+            kinds[row['Kind']] = kinds.get(row['Kind'], 0) + 1
         return kinds
 
     def owners(self):

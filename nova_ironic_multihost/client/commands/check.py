@@ -9,25 +9,18 @@ from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client import services
 
-COLUMNS = 'Level', 'Kind', 'Subject', 'Sentence'
+COLUMNS = 'Kind', 'Subject', 'Sentence'
 
 
 class Check(base.CloudCommand, lister.Lister):
     """Check that every node has exactly one owner, and find inconsistencies.
 
-      - every Ironic node has exactly one record in nova, on a compute service
-        that is up, and one resource provider;
-      - no record and no provider stands for a node that Ironic does not have;
-      - no compute service is fenced and sends heartbeats;
-      - a free node of an enabled compute service is not barred from
-        scheduling;
-      - Ironic holds nodes for servers that exist, and every server has its
-        node;
-      - no server is in the middle of something for more than an hour;
-      - with --allocations, servers and allocations belong to each other.
-
-    Level is finding, or note for a consistent state that you may not want.
-    The documentation has what to do about each kind. Nothing is changed.
+    Every Ironic node has exactly one record in nova, on a compute service
+    that is up, and one resource provider. Every server has its node, and
+    Ironic holds nodes for servers that exist. No task of a server takes more
+    than an hour. With --allocations, servers and allocations belong to each
+    other. The documentation has what to do about each kind. Nothing is
+    changed.
     """
 
     EPILOG = """\
@@ -60,7 +53,7 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
         return parser
 
     def take_action(self, parsed_args):
-        """Return the findings and notes; keep the exit status."""
+        """Return the findings; keep the exit status."""
         cloud = self.survey()
         seen, found = findings.wait(
             lambda: services.with_heartbeats(
@@ -68,8 +61,5 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
             parsed_args.wait, parsed_args.host)
         self.status = arguments.LEFT if found else arguments.DONE
         self.tell(findings.summary(seen, found))
-        rows = [('finding', one) for one in found] + [
-            ('note', one) for one in findings.notes(seen, seen.at)]
-        return COLUMNS, [
-            (level, one.kind, one.subject, one.sentence)
-            for level, one in rows]
+        return COLUMNS, [(one.kind, one.subject, one.sentence)
+                         for one in found]

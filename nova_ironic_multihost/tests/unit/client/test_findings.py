@@ -263,35 +263,30 @@ class InconsistenciesTestCase(base.BaseTestCase):
                       found.sentence)
 
 
-class NotesTestCase(base.BaseTestCase):
+class StoppingTestCase(base.BaseTestCase):
 
     MOMENT = datetime.datetime(2026, 5, 4, tzinfo=datetime.UTC)
 
-    def notes(self, after, **state):
-        """Return the notes so many seconds after a compute was stopped."""
+    def found(self, after, **state):
+        """Return the findings so many seconds after a compute was stopped."""
         seen = views.changed(
             views.consistent(), 'services', 1,
             stop_marker=liveness.stop_marker_text(self.MOMENT), **state)
-        now = self.MOMENT.timestamp() + after
-        if seen.services[1].up:
-            self.assertEqual([], findings.inconsistencies(seen, views.NOW))
-        return findings.notes(seen, now)
-
-    def test_nothing_to_note(self):
-        self.assertEqual([], findings.notes(views.consistent(), views.NOW))
+        return [one for one in findings.inconsistencies(
+            seen, self.MOMENT.timestamp() + after)
+            if one.kind == 'still-stopping']
 
     def test_compute_that_was_stopped_and_runs(self):
-        self.assertEqual([], self.notes(600, disabled=True))
-        note, = self.notes(601, disabled=True)
-        self.assertEqual(('still-stopping', 'compute-2'),
-                         (note.kind, note.subject))
-        self.assertIn('2026-05-04 00:00 UTC', note.sentence)
-        self.assertIn('--enable compute-2', note.sentence)
-        note, = self.notes(601)
-        self.assertNotIn('disabled', note.sentence)
+        self.assertEqual([], self.found(600, disabled=True))
+        [found] = self.found(601, disabled=True)
+        self.assertEqual('compute-2', found.subject)
+        self.assertIn('2026-05-04 00:00 UTC', found.sentence)
+        self.assertIn('--enable compute-2', found.sentence)
+        [found] = self.found(601)
+        self.assertNotIn('disabled', found.sentence)
 
     def test_compute_that_was_stopped_and_is_down(self):
-        self.assertEqual([], self.notes(6000, disabled=True, up=False))
+        self.assertEqual([], self.found(6000, disabled=True, up=False))
 
 
 class WaitTestCase(base.BaseTestCase):

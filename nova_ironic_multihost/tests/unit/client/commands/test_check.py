@@ -62,14 +62,14 @@ class CheckTestCase(base.ShellTestCase):
              'provider-without-node'], out.split())
         self.assertIn('6 nodes, 3 compute services up: 3 findings', err)
 
-    def test_what_is_no_inconsistency_is_noted(self):
+    def test_compute_that_does_not_end(self):
         words = liveness.stop_marker_text(datetime.datetime.fromtimestamp(
             views.NOW - 3600, datetime.UTC))
         self.read.return_value = views.changed(
             self.good, 'services', 1, stop_marker=words, disabled=True)
         status, out, _ = self.check()
-        self.assertEqual(0, status)
-        self.assertIn('note still-stopping compute-2', out)
+        self.assertEqual(1, status)
+        self.assertIn('still-stopping compute-2', out)
 
     def test_looks_once(self):
         self.read.side_effect = [self.broken, self.good]

@@ -256,11 +256,6 @@ class OwnershipReport:
         """Return the host that the ring prefers, given the present owner."""
         return self.taker(node.uuid, self.seen.owner_of.get(node.uuid))
 
-    def verdict(self, node: cloud_state.Node) -> NodeReport:
-        """Return the report on one node."""
-        [node_report] = self.verdicts([node])
-        return node_report
-
     def verdicts(self, nodes: Iterable[cloud_state.Node]) -> list[NodeReport]:
         """Return the reports on nodes, in their order."""
         nodes = list(nodes)
@@ -306,7 +301,9 @@ class OwnershipReport:
                     host=server and server.host_key)
             ahead = f'{other} {does} {_rule(following)}'
         elif why is None:
-            ahead = ('nobody can take it' if self.partitions.of_node(node) else
+            ahead = ('nobody can take it: start or enable a compute service '
+                     'of its partition and zone'
+                     if self.partitions.of_node(node) else
                      'not known: nobody owns a node of its group and shard')
         return NodeReport(node, owner, self.preferred(node), why, other,
                           following, ahead)

@@ -113,7 +113,8 @@ be asked
     def take_action(self, parsed_args):
         """Return (names, values)."""
         report = self.report(parsed_args)
-        node_report = report.verdict(_named(report.seen, parsed_args.node))
+        [node_report] = report.verdicts(
+            [_named(report.seen, parsed_args.node)])
         node = node_report.node
         built = (self.survey().built(node.instance_uuid)
                  if node.instance_uuid else None)
@@ -255,19 +256,10 @@ def leaks(report: ownership_report.OwnershipReport
 
 def _deleted(node_report: ownership_report.NodeReport) -> tuple[str, str]:
     """Return (host that frees it, sentence) if nova deleted the server."""
-    why, following = node_report.why, node_report.next
-    if why is not None and why.mine:
-        host = str(node_report.owner)
-        return host, f'{host} tears it down {REAPER}'
-    host = str(node_report.decider)
-    if following is None:
-        return '', ('nobody can take it: no compute service of its partition '
-                    'and zone is up and enabled. Start one, or enable one')
-    if following.mine:
-        return host, (f'{host} takes it at its next audit, and tears it down '
-                      f'{REAPER}')
-    return host, (f'{host} is to take it and does not yet: '
-                  f'{following.value}')
+    if node_report.why is not None and node_report.why.mine:
+        return str(node_report.owner), (
+            f'{node_report.owner} tears it down {REAPER}')
+    return node_report.decider or '', node_report.ahead
 
 
 def _foreign(node: cloud_state.Node, kind: cloud_state.Usage) -> str:

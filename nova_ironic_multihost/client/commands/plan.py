@@ -66,12 +66,15 @@ asked
         planned = plan(self.report(parsed_args), parsed_args.add,
                        parsed_args.remove, parsed_args.zone,
                        parsed_args.partition)
+        moved = sum(move.free + move.held for move in planned.moves)
+        left = sum(move.free + move.held for move in planned.moves
+                   if not move.target)
         self.tell(
-            f'{planned.moved} of {arguments.counted(planned.nodes, "node")} '
-            f'would move ({planned.anyway or "none"} of them anyway)')
-        if planned.left:
+            f'{moved} of {arguments.counted(planned.nodes, "node")} would '
+            f'move ({planned.anyway or "none"} of them anyway)')
+        if left:
             self.tell(
-                f'nobody would take {arguments.counted(planned.left, "node")}'
+                f'nobody would take {arguments.counted(left, "node")}'
                 ': no other compute service of the same availability zone '
                 'that serves their conductor group and shard is enabled and '
                 'up. Enable or start one first, or give them a group and '
@@ -98,8 +101,7 @@ class Move(typing.NamedTuple):
     held: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Forecast:
+class Forecast(typing.NamedTuple):
     """The effects of a change.
 
     :param moves: by source and target.
@@ -116,17 +118,6 @@ class Forecast:
     anyway: int
     before: Mapping[HostKey, int]
     after: Mapping[HostKey, int]
-
-    @property
-    def moved(self) -> int:
-        """The number of nodes that move, or would if a host took them."""
-        return sum(move.free + move.held for move in self.moves)
-
-    @property
-    def left(self) -> int:
-        """The number of nodes that no host takes."""
-        return sum(move.free + move.held for move in self.moves
-                   if not move.target)
 
 
 def plan(report: ownership_report.OwnershipReport, add: Sequence[str] = (),

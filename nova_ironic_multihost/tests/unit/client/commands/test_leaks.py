@@ -38,7 +38,7 @@ class LeaksTestCase(base.BaseTestCase):
         [found] = self.found(seen)
         self.assertEqual('compute-1', found.owner)
         self.assertIn(found.frees, ('compute-2', 'compute-3'))
-        self.assertIn('takes it at its next audit', found.next)
+        self.assertIn('takes it and tears the machine down', found.next)
 
     def test_nobody_is_there(self):
         seen = self.deleted()
@@ -46,7 +46,7 @@ class LeaksTestCase(base.BaseTestCase):
             seen = views.changed(seen, 'services', index, up=False)
         [found] = self.found(seen)
         self.assertEqual('', found.frees)
-        self.assertIn('Start one', found.next)
+        self.assertIn('start or enable a compute service', found.next)
 
     def test_server_that_nova_does_not_know_is_left_alone(self):
         [found] = self.found(views.without(

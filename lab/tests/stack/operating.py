@@ -25,6 +25,10 @@ PATIENCE = 180
 PREFIX = 'nova_ironic_multihost'
 
 
+#: The credentials for all that our commands ask.
+CLOUDS = ('--os-cloud', 'lab-admin',
+          '--os-baremetal-cloud', 'lab-system-admin')
+
 #: The client of OpenStack, which begins slowly, for each line that it reads.
 CLIENT = """
 import shlex, sys
@@ -49,17 +53,24 @@ class OperatingTestCase(command.LabTestCase):
                  f'ironic_multihost.metrics_port={self.port}', *more)
         self.lab('check', '--wait', str(PATIENCE))
 
+    def program(self, name):
+        """Return the path of a program."""
+        return self.place.program(name)
+
+    def environment(self, **variables):
+        """Return the variables of a program that asks the lab."""
+        return {**os.environ, **variables, 'no_proxy': settings.HOST,
+                'OS_CLIENT_CONFIG_FILE': str(self.place.clouds)}
+
     def call(self, program, *arguments, text='', **variables):
         """Call a program of the lab; returns what came of it.
 
         :param text: what it reads
         """
         return subprocess.run(
-            [self.place.program(program), *map(str, arguments)],
-            env={**os.environ, **variables, 'no_proxy': settings.HOST,
-                 'OS_CLIENT_CONFIG_FILE': str(self.place.clouds)},
-            input=text, capture_output=True, text=True,
-            timeout=command.DEADLINE)
+            [self.program(program), *map(str, arguments)],
+            env=self.environment(**variables), input=text,
+            capture_output=True, text=True, timeout=command.DEADLINE)
 
     def follow(self, *lines):
         """Run commands as they are advised; each has to succeed.
@@ -112,9 +123,7 @@ class OperatingTestCase(command.LabTestCase):
 
     def ask(self, *arguments):
         """Call the command; returns its status and what it printed."""
-        done = self.call(
-            'nova-ironic-multihost', '--os-cloud', 'lab-admin',
-            '--os-baremetal-cloud', 'lab-system-admin', *arguments)
+        done = self.call('nova-ironic-multihost', *CLOUDS, *arguments)
         self.assertNotIn('Traceback', done.stderr)
         return done.returncode, done.stdout, done.stderr
 

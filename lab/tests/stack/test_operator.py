@@ -2,14 +2,16 @@
 
 """A night of an operator: one dies, is fenced, comes back, is drained.
 
-By the commands of the package, as somebody calls them who has credentials and
-no database; and what Prometheus says meanwhile.
+By the commands of the wheel in an environment without nova, as somebody calls
+them who has credentials and no database; and what Prometheus says meanwhile.
 """
 
+import functools
 import json
 import pathlib
 import re
 import shutil
+import subprocess
 import tempfile
 
 from lab.tests.stack import command
@@ -26,6 +28,18 @@ SETTINGS = (
     '--set', 'DEFAULT.manager_shutdown_timeout=15',
     '--set', 'DEFAULT.graceful_shutdown_timeout=20')
 
+#: Builds the wheel and installs it without nova in a directory of ours; prints
+#: where its scripts are. The end without clean-up leaves them there.
+WORKSTATION = """
+import os, sys, tempfile
+from nova_ironic_multihost.tests.loading import installation
+tempfile.tempdir = sys.argv[1]
+workstation = installation.Workstation()
+workstation.setUp()
+print(workstation.scripts, flush=True)
+os._exit(0)
+"""
+
 FIRST_STEPS = command.ROOT / 'doc' / 'source' / 'user' / 'first-steps.rst'
 
 
@@ -39,8 +53,24 @@ def forms(text):
 
 class OperatorTestCase(operating.OperatingTestCase):
 
+    @functools.cached_property
+    def workstation(self):
+        """Directory of the scripts of an environment without nova."""
+        directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, directory)
+        return pathlib.Path(self.done('install', self.call(
+            'python', '-W', 'ignore', '-c', WORKSTATION, directory,
+            PYTHONPATH=command.ROOT)).strip())
+
+    def program(self, name):
+        """Return the path of a program; the upgrade check needs nova."""
+        if name in ('nova-ironic-multihost', 'nova-ironic-multihost-exporter'):
+            return self.workstation / name
+        return super().program(name)
+
     def test_a_night(self):
         self.come_up(*SETTINGS)
+        self.is_without_nova()
         self.assertNotIn('IronicMultihostComputeDown', self.alerts())
         server = self.lab('boot', '--json').answer[0]
         dead, node = server['host'], server['node']
@@ -53,6 +83,7 @@ class OperatorTestCase(operating.OperatingTestCase):
         self.assertEqual((dead, server['id']),
                          (shown['owner'], shown['server']))
         self.scrape()
+        self.export()
         self.is_ready()
         free = self.row(dead)['Free']
 
@@ -181,6 +212,30 @@ class OperatorTestCase(operating.OperatingTestCase):
         """Names of the alerts that Prometheus has."""
         return {alert['labels']['alertname'] for alert
                 in self.lab('monitor', '--json').answer['alerts']}
+
+    def is_without_nova(self):
+        """See that the commands have no nova, and need none for the help."""
+        done = subprocess.run(
+            [self.workstation / 'python', '-P', '-c', 'import nova'],
+            capture_output=True, text=True, timeout=command.DEADLINE)
+        self.assertIn("No module named 'nova'", done.stderr)
+        self.assertIn('  fence ', self.done('help', self.call(
+            'nova-ironic-multihost', '--help')))
+
+    def export(self):
+        """See that an exporter answers with what it hears of the cloud."""
+        with subprocess.Popen(
+                [self.program('nova-ironic-multihost-exporter'), '--port', '0',
+                 *operating.CLOUDS], env=self.environment(),
+                stderr=subprocess.PIPE, text=True) as exporter:
+            try:
+                port = re.search(
+                    r'port (\d+) ', exporter.stderr.readline())[1]
+                self.until(lambda: f'\n{PREFIX}_cloud_survey_success 1.0\n'
+                           in self.get(port, '/metrics'))
+            finally:
+                exporter.terminate()
+        self.assertEqual(0, exporter.returncode)
 
     def scrape(self):
         """See that a compute service says how it is, and that it is well."""

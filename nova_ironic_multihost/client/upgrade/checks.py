@@ -80,8 +80,8 @@ def driver(known: UpgradeInputs) -> Iterator[str]:
     mine = known.settings
     wanted = f'set [DEFAULT]compute_driver = {OURS} in {mine.origin}'
     if not mine.driver:
-        yield (f'{mine.origin} sets no compute_driver, so that no compute '
-               'service is judged: ask again with the nova.conf of each one.')
+        yield (f'{mine.origin} sets no compute_driver: ask again with the '
+               'nova.conf of each compute service.')
     elif mine.driver == STOCK:
         yield (f"compute_driver is nova's own, {mine.driver}. To switch, "
                f'{wanted}.')
@@ -97,15 +97,13 @@ def release(known: UpgradeInputs) -> Iterator[str]:
     if not OLDEST <= known.release <= LATEST:
         yield Fatal(
             f'nova is {known.nova}, and this release of the package is for '
-            f'{OLDEST} to {LATEST} ({SERIES}): use the one that is made for '
-            'your nova.')
+            f'{OLDEST} to {LATEST} ({SERIES}): use the release for yours.')
     if known.probe['lacking']:
         yield Fatal(
             f'nova {known.nova} has no '
             f'{arguments.some(known.probe["lacking"])}, or takes other '
-            'parameters there. This package replaces that: nova has been '
-            'changed by its packager, or is newer than this release of the '
-            'package. Use a release that knows it.')
+            'parameters there. This package replaces that: use a release of '
+            'it for this nova.')
 
 
 def settings(known: UpgradeInputs) -> Iterator[str]:
@@ -117,8 +115,7 @@ def settings(known: UpgradeInputs) -> Iterator[str]:
         option, seconds = f'{cause}_retries', mine.ironic_wait(cause)
         if seconds > mine.down_time:
             yield (f'[ironic]{option} lets each request wait {seconds:.0f} s '
-                   'for an Ironic that does not answer, audits and takeovers '
-                   f'included: remove [ironic]{option} and '
+                   f'for Ironic: remove [ironic]{option} and '
                    f'[ironic]{cause}_retry_delay. The driver repeats requests '
                    'itself (documentation, page on outages).')
 
@@ -129,12 +126,11 @@ def account(known: UpgradeInputs) -> Iterator[str]:
     if ironic.project_name and not ironic.system_scope and (
             known.release < ENFORCED):
         yield ('nova asks Ironic with the scope of project '
-               f'{ironic.project_name} ([ironic]project_name). Since 2026.2 '
-               'scope is always enforced (oslo.policy 6): Ironic then shows '
-               'all nodes only to the role service in its '
-               'service_project_name, or to system scope. Before the upgrade '
-               'give the account that role, or the role admin with '
-               'system_scope = all in place of project_name.')
+               f'{ironic.project_name}. Since 2026.2 (oslo.policy 6) Ironic '
+               'shows all nodes only to system scope and to the role service '
+               'in its service_project_name: give the account that role, or '
+               'the role admin with [ironic]system_scope = all in place of '
+               'project_name.')
 
 
 def stop_time(known: UpgradeInputs) -> Iterator[str]:
@@ -156,11 +152,11 @@ def stop_time(known: UpgradeInputs) -> Iterator[str]:
                    f'told to end, and nova {takes}: {longer}{shorter}')
     if not known.units and limit + MARGIN > LEAST:
         yield (('There is no systemd here' if known.units is None else
-                'systemd has no unit of nova-compute that is known (--unit '
-                'names another)')
-               + f', and nova {takes} to end: see that what runs it is more '
-               'patient (docker_graceful_timeout, '
-               f'terminationGracePeriodSeconds), or {shorter}')
+                'systemd has no known unit of nova-compute (--unit names '
+                'another)')
+               + f', and nova {takes} to end: set a longer '
+               'docker_graceful_timeout or terminationGracePeriodSeconds, or '
+               f'{shorter}')
     waits = min(limit, mine.conf.manager_shutdown_timeout
                 if 'manager_shutdown_timeout' in mine.conf else 0)
     if known.release == ALWAYS_WAITS and waits >= mine.down_time:
@@ -177,17 +173,15 @@ def watchdog(known: UpgradeInputs) -> Iterator[str]:
     if not mine.driver or mine.takes_over != takeover.DOWN:
         return
     if not known.watched:
-        yield ('With [ironic_multihost]instance_takeover = down instances are '
-               'taken over from a compute service that may only be cut off, '
-               'and no unit of systemd here has a watchdog that ends it: see '
-               'that something does, or set it to forced_down and fence '
-               f'({_WATCHDOG}).')
+        yield ('With [ironic_multihost]instance_takeover = down others take '
+               'over from a compute service that may only be cut off, and no '
+               'unit of systemd here has a watchdog that ends it: give it '
+               f'one, or set forced_down and fence ({_WATCHDOG}).')
     for unit in known.watched:
         if unit.seconds > unit.watchdog:
-            yield (f'{unit.name} has {unit.seconds:.0f} s to end, during '
-                   'which it has no watchdog: set TimeoutStopSec to no more '
-                   f'than WatchdogSec, {unit.watchdog:.0f} s; nova-compute '
-                   f'asks for more time as long as it may ({_WATCHDOG}).')
+            yield (f'{unit.name} has {unit.seconds:.0f} s to end without a '
+                   'watchdog: set TimeoutStopSec to no more than WatchdogSec, '
+                   f'{unit.watchdog:.0f} s ({_WATCHDOG}).')
 
 
 def cells(known: UpgradeInputs) -> Iterator[str]:
@@ -202,9 +196,8 @@ def cells(known: UpgradeInputs) -> Iterator[str]:
     doubtful = [one for one in seen.services if one.mapped is None
                 and (hidden or (one.up and not one.disabled))]
     if doubtful:
-        yield (f'nova shows no node of {_hosts(doubtful)}, so that the API '
-               'does not tell whether it is mapped to a cell, without which '
-               f'it takes none: run {_DISCOVER}. It does no harm if it is.')
+        yield (f'nova shows no node of {_hosts(doubtful)}, so it may not be '
+               f'mapped to a cell: run {_DISCOVER}. It does no harm.')
 
 
 def names(known: UpgradeInputs) -> Iterator[str]:
@@ -218,10 +211,10 @@ def names(known: UpgradeInputs) -> Iterator[str]:
             yield Fatal(f'{_hosts(up)} are up, and one host to this driver: '
                         'give one of them another [DEFAULT]host.')
         elif len(same) > 1:
-            yield (f'{_hosts(same)} are one host: delete the service that is '
-                   'not used any more when it has neither servers nor nodes, '
-                   '"openstack compute service delete ID". nova unmaps both: '
-                   f'run {_DISCOVER} after it.')
+            yield (f'{_hosts(same)} are one host: delete the unused one when '
+                   'it has neither servers nor nodes, "openstack compute '
+                   'service delete ID". nova unmaps both: run '
+                   f'{_DISCOVER} after it.')
     mine = known.settings
     if mine.driver and mine.key in services and mine.host not in [
             service.host for service in services[mine.key]]:
@@ -237,17 +230,16 @@ def partition(known: UpgradeInputs) -> Iterator[str]:
     if shares is None:
         if mine.partition.peer_list:
             yield ('[ironic]peer_list has no effect without '
-                   '[ironic]conductor_group or [ironic]shard: all compute '
-                   'services share all nodes. Unset it, or set the group or '
-                   'the shard.')
+                   '[ironic]conductor_group or [ironic]shard: unset it, or '
+                   'set one of them.')
         return
     seen, nodes = known.seen, known.partition_nodes
     unknown = sorted(name for name in mine.partition.peer_list
                      if host_key(name) not in seen.service_of)
     if unknown:
         yield (f'[ironic]peer_list names {arguments.some(unknown)}, and nova '
-               'has no compute service of that name: correct it, on each host '
-               'of the list, or start that one.')
+               'has no such compute service: correct the list on each host '
+               'of it, or start that one.')
     others = collections.Counter(
         record.host for record in seen.records
         if record.node in nodes and record.owner in seen.up_hosts
@@ -256,8 +248,7 @@ def partition(known: UpgradeInputs) -> Iterator[str]:
         yield (f'{arguments.counted(count, "node")} of the conductor group or '
                f'shard of {mine.host} recorded on {host}, which '
                '[ironic]peer_list does not name: add it to the list on each '
-               'host of it, or give it other nodes. Until then those stay '
-               'where they are.')
+               'host of it, or give it other nodes.')
     if not nodes:
         yield ('Ironic has no node in the [ironic]conductor_group or '
                f'[ironic]shard of {mine.host}: compare how they are spelled, '
@@ -273,16 +264,14 @@ def zones(known: UpgradeInputs) -> Iterator[str]:
         members[known.zones.get(host_key(host))].append(host)
     bare = members.pop(None, [])
     if bare and members:
-        yield (f'{arguments.some(bare)} is in no availability zone and shares '
-               'nodes with others that are: the nodes that it takes leave '
-               'their zones. Put all of them into zones, or none '
-               f'({_SCHEDULING}).')
+        yield (f'{arguments.some(bare)} is in no availability zone, and '
+               'others are: nodes that it takes leave their zones. Put all '
+               f'into zones, or none ({_SCHEDULING}).')
     for zone, alone in sorted(members.items()):
         if len(alone) == 1 < len(known.peers) and not bare:
-            yield (f'{alone[0]} is alone in availability zone {zone}: while '
-                   'it is down nobody has its free nodes. Put another compute '
-                   'service there, or set '
-                   f'[ironic_multihost]move_across_zones on all '
+            yield (f'{alone[0]} is alone in availability zone {zone}, so that '
+                   'no other host takes its free nodes: put one there, or set '
+                   '[ironic_multihost]move_across_zones on all '
                    f'({_SCHEDULING}).')
 
 
@@ -303,9 +292,8 @@ def shared_settings(known: UpgradeInputs) -> Iterator[str]:
         if not one.partition.excludes(other.partition):
             yield (f'{one.host} serves {_described(one.partition)} and '
                    f'{other.host} {_described(other.partition)}, so that '
-                   'nodes can belong to both: give each compute service an '
-                   '[ironic]conductor_group or an [ironic]shard, or none of '
-                   'them.')
+                   'nodes can belong to both: give each host an '
+                   '[ironic]conductor_group or [ironic]shard, or none.')
     for group in by_label.values():
         yield from _differences(group)
     if len(known.hosts) > 1:
@@ -323,8 +311,7 @@ def _differences(group: list[NovaConf]) -> Iterator[str]:
             one.partition.peer_list for one in group):
         yield Fatal(
             f'{_hosts(group)} serve the same nodes and [ironic]peer_list is '
-            'empty, so that each takes itself for the only one: name all of '
-            'them in it, on each.')
+            'empty, so that each takes all: name all of them in it, on each.')
     for option in group[0].shared:
         values = collections.defaultdict(list)
         for one in group:
@@ -362,11 +349,10 @@ def drivers(known: UpgradeInputs) -> Iterator[str]:
     ours = [one for one in known.computes if one.driver == OURS]
     if others and ours:
         yield (f'{_hosts(others)} is not set to this driver, and '
-               f"{_hosts(ours)} is: with nova's own a compute service takes "
-               'the free nodes of others without asking. Switch it in the '
-               'same maintenance window, and do not restart or disable it '
-               'before (documentation, page "From one compute service to '
-               'several, and back").')
+               f"{_hosts(ours)} is: nova's own takes the free nodes of others "
+               'without asking. Switch it in the same maintenance window, and '
+               'do not restart or disable it before (documentation, page '
+               '"From one compute service to several, and back").')
     seen = known.seen
     bare = collections.Counter(
         record.host for record in seen.records
@@ -374,12 +360,11 @@ def drivers(known: UpgradeInputs) -> Iterator[str]:
         and record.node not in known.marked)
     for host, count in sorted(bare.items()):
         yield (f'{arguments.counted(count, "node")} of {host} without the '
-               f"trait OWNER_NOVA: {host} runs nova's own driver, or has not "
-               'audited all nodes since it runs this one. Switch it, and wait '
-               'for an audit of all nodes ([DEFAULT]update_resources_interval)'
-               ' before the last compute service is upgraded to nova 34 '
-               '(2026.2). The scheduler of nova 34 finds no node without the '
-               'trait.')
+               f"trait OWNER_NOVA, which nova 34 needs: {host} runs nova's "
+               'own driver, or has not audited all nodes since the switch. '
+               'Switch it, and wait for an audit '
+               '([DEFAULT]update_resources_interval) before the last upgrade '
+               'to nova 34 (2026.2).')
 
 
 def records(known: UpgradeInputs) -> Iterator[str]:
@@ -396,9 +381,8 @@ def scheduling(known: UpgradeInputs) -> Iterator[str]:
         size = one.conf.filter_scheduler.host_subset_size
         if size > MOST:
             yield (f'{one.origin} has [filter_scheduler]host_subset_size = '
-                   f'{size}, and nova has hypervisors of {virtual}, for which '
-                   'weighers hardly count then: remove the option on the '
-                   f'schedulers ({_SCHEDULING}).')
+                   f'{size}, which turns off the weighers of {virtual}: '
+                   f'remove it on the schedulers ({_SCHEDULING}).')
     found = known.placement
     if found.retries == 1 and others:
         yield (f'{found.origin} has {_ONE_TRY}, and builds of {virtual} '
@@ -406,8 +390,8 @@ def scheduling(known: UpgradeInputs) -> Iterator[str]:
                f'({_SCHEDULING}).')
     elif found.retries != 1 and found.stale:
         yield (f'With {found.origin} placement may allocate one node to two '
-               'servers, of which one has to go to another: set '
-               f'{READ_COMMITTED if others else _ONE_TRY} ({_SCHEDULING}).')
+               f'servers: set {READ_COMMITTED if others else _ONE_TRY} '
+               f'({_SCHEDULING}).')
 
 
 def _hosts(those: Iterable[cloud_state.Service | NovaConf]) -> str:

@@ -12,6 +12,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from nova_ironic_multihost.client import arguments
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import inputs
 
@@ -97,7 +98,7 @@ class Commands(upgradecheck.UpgradeCommands):
         try:
             for sentence in check(self._known):
                 problems.append(sentence)
-        except inputs.ERRORS as error:
+        except cloud_state.CloudError as error:
             problems.append(f'Not known: {error}')
         except cfg.Error as error:
             problems.append(f'Not known: {error}. Correct it.')
@@ -157,7 +158,3 @@ def parser():
         help='print {"name": ..., "checks": [{"check", "result", '
         '"details"}]}, where result is 0, 1 or 2')
     return top
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -29,15 +29,9 @@ from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
 
-class Unknown(Exception):
-    """An input is not known; the message names the remedy."""
+class Unknown(cloud_state.CloudError):
+    """An input of this host is not known; the message names the remedy."""
 
-
-#: An input is not known.
-ERRORS = (Unknown, cloud_state.CloudError)
-
-#: Timeout of the probe, which imports nova, in seconds.
-DEADLINE = 300
 
 _PROBE = pathlib.Path(__file__).parents[2] / 'adapters' / 'probe.py'
 
@@ -53,15 +47,12 @@ SHARED = (('ironic_multihost', 'ring_partitions'),
 
 
 def once(read):
-    """Return a property that calls ``read`` once and keeps value or error.
-
-    :param read: the method; it may raise one of :data:`ERRORS`.
-    """
+    """Return a property that calls ``read`` once and keeps value or error."""
     @functools.cache
     def outcome(self):
         try:
             return read(self), None
-        except ERRORS as error:
+        except cloud_state.CloudError as error:
             return None, error
 
     def get(self):
@@ -178,9 +169,7 @@ class Unit(typing.NamedTuple):
 class UpgradeInputs:
     """Inputs from this host and from the APIs.
 
-    Each property raises one of :data:`ERRORS` if it is not known.
-
-    :param args: of the command line.
+    Each property raises CloudError if it is not known.
     """
 
     def __init__(self, args):
@@ -190,14 +179,9 @@ class UpgradeInputs:
     def probe(self):
         """What :mod:`.adapters.probe` prints, a dict."""
         base = self.settings.conf.ironic_multihost.base_driver
-        try:
-            done = subprocess.run(
-                [sys.executable, '-P', str(_PROBE), *([base] if base else [])],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=DEADLINE)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unknown(f'{sys.executable} cannot be run: {error}. Run this '
-                          'as a user who may run it.') from error
+        done = subprocess.run(
+            [sys.executable, '-P', str(_PROBE), *([base] if base else [])],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True)
         try:
             return dict(json.loads(done.stdout.splitlines()[-1]))
         except (IndexError, TypeError, ValueError) as error:
@@ -287,9 +271,8 @@ class UpgradeInputs:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
                  'TimeoutStopUSec,WatchdogUSec', *(self._args.unit or UNITS)],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
+                stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        except OSError:
             return None
         return loaded_units(done.stdout) if done.returncode == 0 else None
 
@@ -360,14 +343,12 @@ def _parsed(project, prog, given, **how):
     try:
         conf([word for pair in given for word in pair], project=project,
              prog=prog, **how)
-    except cfg.ConfigFileParseError as error:
+    except (cfg.ConfigFileParseError, UnicodeDecodeError) as error:
         # Without the text of the error: the line may have a password in it.
-        raise Unknown(f'{error.config_file} cannot be understood: correct '
-                      'what is not "[GROUP]" or "option = value" in it.'
-                      ) from error
-    except UnicodeDecodeError as error:
-        raise Unknown(f'{named} has a character that is not UTF-8: correct '
-                      'it.') from error
+        raise Unknown(
+            f'{getattr(error, "config_file", named)} cannot be understood: '
+            'correct what is not "[GROUP]", "option = value" or UTF-8 in it.'
+            ) from error
     except (cfg.Error, OSError) as error:
         raise Unknown(f'{project}.conf cannot be read: {error}. Run this as '
                       'a user who may read it, and name a file that is there.'

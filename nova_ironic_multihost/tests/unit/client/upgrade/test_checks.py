@@ -166,7 +166,7 @@ class StopTimeTestCase(base.CheckTestCase):
         self.assert_found(
             ('There is no systemd here', 'may take 60 s',
              'docker_graceful_timeout'), self.text(60), units=None)
-        self.assert_found(('no unit', '--unit'), self.text(60))
+        self.assert_found(('no known unit', '--unit'), self.text(60))
         for none in None, []:
             self.assert_silent(self.text(25), units=none)
 
@@ -481,7 +481,7 @@ class PlacementTestCase(base.CheckTestCase):
         self.assert_silent(text(checks.MOST), **others)
         self.assert_found(
             ('mine.conf has [filter_scheduler]host_subset_size = 999',
-             'kvm-1, kvm-2', 'remove the option'), text(999), **others)
+             'kvm-1, kvm-2', 'remove it on'), text(999), **others)
 
 
 class WordsTestCase(base.UpgradeTestCase):

@@ -317,14 +317,15 @@ class UnknownTestCase(StatusTestCase):
                      'Time to end', 'Conductor groups and shards'):
             self.assertIn('Not known: nova.conf cannot be read', found[name])
 
-    def test_a_python_that_does_not_run(self):
+    def test_a_python_that_does_not_load_the_driver(self):
         self.useFixture(fixtures.MockPatchObject(
-            subprocess, 'run', side_effect=PermissionError('no')))
+            subprocess, 'run', return_value=subprocess.CompletedProcess(
+                [], 139, '', 'Segmentation fault')))
         code, found = self.check()
         self.assertEqual(
             (WARNING, ['Driver', 'Release of nova', 'Time to end']),
             (code, list(found)))
-        self.assertIn('cannot be run: no', found['Driver'])
+        self.assertIn('says: Segmentation fault', found['Driver'])
         # What is known besides is judged.
         self.assertIn('There is no systemd here', found['Time to end'])
 

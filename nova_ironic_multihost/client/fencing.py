@@ -133,8 +133,6 @@ def alive(looks: Sequence[cloud_state.Service]) -> bool:
 
     ``seen`` changes with every write to the row, also those of operators. So
     two changes are needed while the operators' settings stay the same.
-
-    :param looks: the compute service as read several times
     """
     return len({look.seen for look in looks if (
         look.forced_down, look.disabled, look.reason) == (
@@ -159,7 +157,6 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
             renew: bool = False) -> tuple[cloud_state.Service, bool]:
     """Force a compute service down and disable it, in one request.
 
-    :param host: in any spelling
     :param sure: it is off for certain, even if nova reports it as up
     :param why: added to the disabled_reason
     :param patience: seconds to retry while nova does not answer or does not
@@ -196,11 +193,9 @@ def returned(looks: Iterable[tuple[cloud_state.Service, ...]],
              hosts: Iterable[str]) -> Iterator[cloud_state.Service]:
     """Yield each compute service as soon as it may be unfenced.
 
-    That is when it sends heartbeats, or is not forced down any more. The
-    others are not yielded.
+    That is when it sends heartbeats, or is not forced down any more.
 
     :param looks: all compute services, as read several times
-    :param hosts: in any spelling
     """
     reads: dict[HostKey, list[cloud_state.Service]] = {
         host_key(host): [] for host in hosts}

@@ -127,7 +127,7 @@ def inconsistencies(seen: cloud_state.CloudState, now: float,
     :param now: seconds since the epoch
     :param hosts: names of compute services that must exist and be up
     """
-    return [*_expected(seen, hosts), *second_records(seen),
+    return [*_expected(seen, hosts), *_second_records(seen),
             *_records(seen), *_dead_hosts(seen), *_alive(seen),
             *_providers(seen), *_allocations(seen), *_machines(seen),
             *_tasks(seen, now), *_stopping(seen, now)]
@@ -145,7 +145,7 @@ def _expected(seen: cloud_state.CloudState,
                 else 'down: nova misses its heartbeat'))
 
 
-def second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
     """Yield the records with another uuid than the node that they name."""
     for record in seen.second:
         yield _found('second-record', record.node, host=record.host,

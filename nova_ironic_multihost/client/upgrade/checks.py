@@ -14,12 +14,10 @@ import math
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client.upgrade.inputs import NovaConf
 from nova_ironic_multihost.client.upgrade.inputs import UpgradeInputs
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules import takeover
 
 
 class Fatal(str):
@@ -170,7 +168,7 @@ def stop_time(known: UpgradeInputs) -> Iterator[str]:
 def watchdog(known: UpgradeInputs) -> Iterator[str]:
     """Where nobody fences, does a watchdog end a host that is cut off?"""
     mine = known.settings
-    if not mine.driver or mine.takes_over != takeover.DOWN:
+    if not mine.driver or not mine.takes_over_down:
         return
     if not known.watched:
         yield ('With [ironic_multihost]instance_takeover = down others take '
@@ -367,12 +365,6 @@ def drivers(known: UpgradeInputs) -> Iterator[str]:
                'to nova 34 (2026.2).')
 
 
-def records(known: UpgradeInputs) -> Iterator[str]:
-    """Has no compute service a second record of a node?"""
-    for found in findings.second_records(known.seen):
-        yield found.sentence
-
-
 def scheduling(known: UpgradeInputs) -> Iterator[str]:
     """Do settings of schedulers and placement suit the hypervisors?"""
     others = sorted(known.seen.others)
@@ -412,6 +404,5 @@ CHECKS = {
     'Availability zones': zones,
     'Same settings on all': shared_settings,
     'Same driver on all': drivers,
-    'Records of nodes': records,
     'Schedulers and placement': scheduling,
 }

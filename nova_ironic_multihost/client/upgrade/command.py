@@ -18,15 +18,11 @@ from nova_ironic_multihost.client.upgrade import inputs
 
 PROGRAM = 'nova-ironic-multihost-status'
 
-#: Width of the table without its frame. With the frame, and indented by three
-#: in a quotation, it fits into 80 columns.
+#: Width of the table: with its frame, and indented, it fits into 80 columns.
 WIDTH = 72
 
 #: The prefix that oslo.upgradecheck gives the details.
 DETAILS = 'Details: '
-
-#: Exit status of an unexpected error, as oslo.upgradecheck has it.
-UNEXPECTED = 255
 
 NO_NOVA = (
     f'{PROGRAM} needs nova, which {sys.executable} does not have: pip install '
@@ -34,21 +30,14 @@ NO_NOVA = (
 
 _DESCRIPTION = """\
 Look whether everything is ready before compute services are switched to this
-driver, before an upgrade of it or of nova, and when in doubt: the driver and
-nova-compute of this host, its settings, those of the hosts that share nodes
-with it, and what nova, placement and Ironic say of them.
-
-Run it on each host with a nova-compute for Ironic, with the Python of
-nova-compute, as a user who may read its nova.conf. Nothing is changed. Each
-check says what is to be done; the documentation has more (page "Upgrade
-check").
+driver, and before an upgrade of it or of nova. Run it on each host with a
+nova-compute for Ironic, with the Python of nova-compute, as a user who may
+read its nova.conf. Nothing is changed. Each check names its remedy; the
+documentation has more (page "Upgrade check").
 """
 
 _EPILOG = """\
 examples:
-  nova-ironic-multihost-status upgrade check
-        nova.conf where nova-compute finds it; OS_CLOUD or the other OS_*
-        variables, as any OpenStack client
   nova-ironic-multihost-status upgrade check --os-cloud admin \\
       --os-baremetal-cloud system
         Ironic shows all nodes to system scope only, nova wants an admin of a
@@ -66,12 +55,7 @@ error.
 
 
 class Commands(upgradecheck.UpgradeCommands):
-    """The checks, in the order in which they are shown.
-
-    :param known: an :class:`.inputs.UpgradeInputs`.
-    """
-
-    display_title = 'Upgrade Check Results'
+    """The checks of an :class:`.inputs.UpgradeInputs`, in their order."""
 
     def __init__(self, known):
         self._known = known
@@ -80,10 +64,9 @@ class Commands(upgradecheck.UpgradeCommands):
             for name, check in checks.CHECKS.items())
 
     def _get_details(self, upgrade_check_result):
-        """Return the details as laid out in the table.
+        """Return the details, with a paragraph for each sentence.
 
-        oslo.upgradecheck would wrap them into one paragraph of 60 columns,
-        too narrow for names of options.
+        oslo.upgradecheck has one of 60 columns, and breaks names of options.
         """
         details = upgrade_check_result.details
         return details and '\n\n'.join(
@@ -115,7 +98,8 @@ def main(argv=None):
     args = parser().parse_args(argv)
     if not util.find_spec('nova'):
         print(NO_NOVA, file=sys.stderr)
-        return UNEXPECTED
+        # As oslo.upgradecheck ends with an unexpected error.
+        return 255
     # Without a handler Python prints log lines of libraries into the results.
     logging.basicConfig(handlers=[logging.NullHandler()])
     return upgradecheck.main(

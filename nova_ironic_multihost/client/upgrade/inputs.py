@@ -98,19 +98,18 @@ class NovaConf:
             return None
 
     @property
-    def takes_over(self):
-        """When instances are taken over, a constant of :mod:`.takeover`."""
-        return self.text('ironic_multihost', 'instance_takeover')
+    def takes_over_down(self):
+        """Whether instances are taken over from hosts that are only down."""
+        return self.text(
+            'ironic_multihost', 'instance_takeover') == takeover.DOWN
 
     @property
     def shared(self):
         """Texts of the options that all hosts must have alike."""
-        names = list(SHARED)
-        if self.takes_over == takeover.DOWN:
-            # All must wait equally long until a host is dead for certain.
-            names.append(('ironic_multihost', 'takeover_after'))
+        # All must wait equally long until a host is dead for certain.
+        wait = [('ironic_multihost', 'takeover_after')] * self.takes_over_down
         shared = {f'[{group}]{option}': self.text(group, option)
-                  for group, option in names}
+                  for group, option in [*SHARED, *wait]}
         if self.partition.label:
             shared['[ironic]peer_list'] = ' '.join(
                 sorted({host_key(peer) for peer in self.partition.peer_list}))
@@ -141,15 +140,13 @@ class NovaConf:
 
 
 class PlacementConf(typing.NamedTuple):
-    """Settings of placement.conf.
+    """Settings of placement.conf."""
 
-    :ivar origin: names of the files, for people.
-    :ivar retries: ``[placement]allocation_conflict_retry_count``.
-    :ivar stale: a repeated read in a transaction may be stale.
-    """
-
+    #: Names of the files, for people.
     origin: str
+    #: ``[placement]allocation_conflict_retry_count``.
     retries: int
+    #: A repeated read in a transaction may be stale.
     stale: bool
 
 

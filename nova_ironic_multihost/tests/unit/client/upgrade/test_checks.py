@@ -7,7 +7,6 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 from nova_ironic_multihost.tests import views
 
@@ -432,18 +431,6 @@ class DriversTestCase(base.CheckTestCase):
             views.consistent(), 'services', 1, up=False))
         self.assert_silent(marked=base.ALL - {'node-1'}, seen=views.without(
             views.consistent(), 'providers', 1))
-
-
-class RecordsTestCase(base.CheckTestCase):
-
-    CHECK = staticmethod(checks.records)
-
-    def test_second_record(self):
-        self.assert_silent()
-        self.assert_found(
-            'compute-2 has a second record of node node-1', seen=views.
-            with_more(views.consistent(), 'second', model.Record(
-                'node-1', 'compute-2', second='row')))
 
 
 class PlacementTestCase(base.CheckTestCase):

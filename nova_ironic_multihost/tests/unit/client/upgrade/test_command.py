@@ -16,7 +16,6 @@ from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import checks
 from nova_ironic_multihost.client.upgrade import command as status
 from nova_ironic_multihost.client.upgrade import inputs
-from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests.unit.client.upgrade import base as upgrade
 from nova_ironic_multihost.tests import views
 
@@ -234,13 +233,6 @@ class FaultTestCase(StatusTestCase):
         self.cloud.marked.return_value = ALL - {'node-1'}
         self.assert_found(WARNING, 'Same driver on all', 'of compute-2')
 
-    def test_second_record_of_a_node(self):
-        self.seen = views.with_more(
-            self.seen, 'second', model.Record(
-                'node-1', 'compute-2', second='row'))
-        self.assert_found(WARNING, 'Records of nodes',
-                          'compute-2 has a second record of node node-1')
-
     def test_placement(self):
         (self.root / 'placement.conf').write_text('')
         self.assert_found(WARNING, 'Schedulers and placement',
@@ -288,7 +280,7 @@ class UnknownTestCase(StatusTestCase):
     """What cannot be known is said, with the remedy."""
 
     API = ['Cells', 'Names of hosts', 'Availability zones',
-           'Same settings on all', 'Same driver on all', 'Records of nodes',
+           'Same settings on all', 'Same driver on all',
            'Schedulers and placement']
 
     def test_no_credentials(self):

@@ -106,7 +106,7 @@ class Reservation:
     def _write(self, inventories):
         try:
             answer = self._client.put(
-                _inventories_url(self.node),
+                f'/resource_providers/{self.node}/inventories',
                 {'resource_provider_generation': self._generation,
                  'inventories': inventories}, version=INVENTORIES_VERSION,
                 global_request_id=names.admin_context().global_id)
@@ -123,10 +123,10 @@ class Reservation:
 def of_idle(client: report.SchedulerReportClient, node: str
             ) -> Reservation | None:
     """Return the Reservation of an idle node; None if it may be in use."""
-    context = names.admin_context()
     try:
         answer = client.get(
-            _inventories_url(node), global_request_id=context.global_id)
+            f'/resource_providers/{node}/inventories',
+            global_request_id=names.admin_context().global_id)
     except ks_exception.ClientException:
         return None
     if not answer:
@@ -142,10 +142,6 @@ def of_idle(client: report.SchedulerReportClient, node: str
         return None
     return Reservation(client, node, inventories,
                        body['resource_provider_generation'])
-
-
-def _inventories_url(node):
-    return f'/resource_providers/{node}/inventories'
 
 
 #: The first microversion with a generation in the traits.
@@ -187,7 +183,7 @@ class TraitWriter:
 
     def _read(self, node):
         answer = self._tracker.report_client.get(
-            _traits_url(node), version=TRAITS_VERSION,
+            f'/resource_providers/{node}/traits', version=TRAITS_VERSION,
             global_request_id=names.admin_context().global_id)
         if answer.status_code == 404:
             return None
@@ -208,14 +204,10 @@ class TraitWriter:
         if traits == found.traits:
             return found.generation
         answer = self._tracker.report_client.put(
-            _traits_url(node),
-            {
-                'resource_provider_generation': found.generation,
-                'traits': sorted(traits),
-            },
-            version=TRAITS_VERSION,
-            global_request_id=names.admin_context().global_id,
-        )
+            f'/resource_providers/{node}/traits',
+            {'resource_provider_generation': found.generation,
+             'traits': sorted(traits)}, version=TRAITS_VERSION,
+            global_request_id=names.admin_context().global_id)
         if answer.status_code > 500:
             # Placement is unavailable: stop, as claims wait for the lock.
             _body(answer)
@@ -233,10 +225,6 @@ class TraitWriter:
         with contextlib.suppress(ValueError):
             if tree.data(node).generation == before:
                 tree.update_traits(node, traits, generation=after)
-
-
-def _traits_url(node):
-    return f'/resource_providers/{node}/traits'
 
 
 def _body(answer):

@@ -152,9 +152,7 @@ class ContradictionsTestCase(base.BaseTestCase):
         conf.register_opt(cfg.IntOpt('update_resources_interval', default=0))
         conf.register_opt(cfg.IntOpt('report_interval', default=10))
         conf.register_opts([cfg.StrOpt('conductor_group'),
-                            cfg.StrOpt('shard'),
-                            cfg.ListOpt('peer_list', default=[])],
-                           group='ironic')
+                            cfg.StrOpt('shard')], group='ironic')
         options.register_opts(conf)
         conf(['--config-file', conf_file])
         sentence, = options.contradictions(conf, 'compute-1')

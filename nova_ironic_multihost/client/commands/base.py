@@ -157,6 +157,17 @@ class ActingCommand(CloudCommand, command.Command):
         known = cloud.computes(host)
         return cloud, known, services.named(known, host)
 
+    @staticmethod
+    def named(known, host):
+        """Return the compute service of a host.
+
+        :raises Refused: when there is none: no later read finds it
+        """
+        try:
+            return services.named(known, host)
+        except cloud_state.CloudError as error:
+            raise Refused(error) from error
+
     def say(self, *lines):
         """Print lines, and flush them."""
         for line in lines:

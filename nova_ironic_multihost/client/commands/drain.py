@@ -28,7 +28,7 @@ def refusal(known: tuple[cloud_state.Service, ...],
     if outage:
         return outage
     spare = sorted(s.host for s in known
-                   if s.up and s.disabled and s != service)
+                   if s.up and s.disabled and s.key != service.key)
     remedy = (f'enable another one first ("undrain {spare[0]}")' if spare
               else 'start another one first')
     return (f'Besides {service.host} no compute service is enabled and up: '
@@ -153,7 +153,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
     def _watch(self, cloud, host, limit, options):
         def read():
             seen = cloud.read(zones=True)
-            service = services.named(seen.services, host)
+            service = self.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(
                     f'{host} is {services.state(service)}: it was enabled, '

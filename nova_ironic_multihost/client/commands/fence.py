@@ -132,7 +132,7 @@ else.
         def read():
             seen = cloud.read(zones=True)
             migrating = cloud.migrations(host=host).values()
-            self._expect_dead(services.named(seen.services, host), reads)
+            self._expect_dead(self.named(seen.services, host), reads)
             return forecast.of_host(seen, host, options, migrating)
 
         return self.follow(

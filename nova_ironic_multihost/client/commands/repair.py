@@ -273,10 +273,11 @@ class _Repairer:
                 'consumer_generation': None})
         except cloud_state.CloudError:
             # So that no build gets the node. Its owner does it within 10
-            # minutes if this fails.
+            # minutes if this fails, and may have done it already.
             with contextlib.suppress(cloud_state.CloudError):
-                self._reserve(node, inventory['reserved'],
-                              self._inventories(node))
+                if inventory['reserved']:
+                    self._reserve(node, inventory['reserved'],
+                                  self._inventories(node))
             raise
 
     def _reserve(self, node: str, reserved: int,

@@ -91,6 +91,7 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.useFixture(fixtures.MockPatchObject(self.cloud, 'change', both))
         out, err = self.drain('east', status=2)
         self.assertEqual('', out)
+        self.assertIn('undrain west', err)
         self.assertIn('at the same moment', err)
         self.assertEqual('enabled', self.cloud.services[0]['status'])
         self.west(status='enabled')
@@ -192,6 +193,12 @@ class DrainTestCase(waiting.WaitingTestCase):
         err = self.drain('east', '--wait', '30', status=2)[1]
         self.assertIn('east is enabled and up', err)
         self.assertIn('Drain it again', err)
+
+    def test_somebody_deletes_it_meanwhile(self):
+        self.after(10, self.cloud.services.pop, 0)
+        err = self.drain('east', '--wait', '600', status=2)[1]
+        self.assertEqual(10, self.now)
+        self.assertIn('nova has no compute service on east', err)
 
     def test_it_is_stopped_before_it_is_drained(self):
         words = liveness.stop_marker_text(datetime.datetime(2026, 5, 4))

@@ -460,6 +460,18 @@ class LostAllocationTestCase(RepairTestCase):
         self.assertEqual('repaired', self.one()[1])
         self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
 
+    def test_owner_that_reserves_it_first(self):
+        def reserve(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.reserved.add('n-0')
+                self.cloud.generations['n-0'] += 1
+
+        self.cloud.reserved = set()
+        self.cloud.before_write = reserve
+        self.assertEqual('failed', self.one(status=1)[1])
+        self.assertEqual({'n-0'}, self.cloud.reserved)
+        self.assertEqual([], self.cloud.writes)
+
     def test_allocation_that_fails(self):
         self.cloud.http.put(
             f'{clouds.PLACEMENT}/allocations/s-0', status_code=503)

@@ -196,14 +196,10 @@ def contradictions(conf, host, dead_after=None):
     :param dead_after: seconds after which a compute service that nova does
         not answer is dead for certain (:mod:`.rules.health`), None for never.
     """
-    return [*(sentence
-              for check in (_invalid_values, _peer_list, _audit_interval,
-                            _heartbeats, _takeover)
-              for sentence in check(conf, host)),
-            *_watchdog(conf, dead_after)]
+    return [*_invalid_values(conf), *_contradictions(conf, host, dead_after)]
 
 
-def _invalid_values(conf, host):
+def _invalid_values(conf):
     for option in OPTS:
         try:
             conf[GROUP.name][option.dest]
@@ -212,28 +208,34 @@ def _invalid_values(conf, host):
                    f'nova.conf: {exc}.')
 
 
-def _peer_list(conf, host):
-    # An empty list is no contradiction: this host is then the only one.
-    if conf.ironic.conductor_group is None and not conf.ironic.shard:
-        return
-    peers = {peer.lower() for peer in conf.ironic.peer_list}
-    if peers and host.lower() not in peers:
-        yield (f'[ironic]peer_list does not name this host: add "{host}" to '
-               f'it, on this and on every other host of the list.')
-
-
-def _audit_interval(conf, host):
+def _contradictions(conf, host, dead_after):
+    if conf.ironic.conductor_group is not None or conf.ironic.shard:
+        peers = {peer.lower() for peer in conf.ironic.peer_list}
+        # An empty list is no contradiction: this host is then the only one.
+        if peers and host.lower() not in peers:
+            yield (f'[ironic]peer_list does not name this host: add "{host}" '
+                   'to it, on this and on every other host of the list.')
     if conf.update_resources_interval < 0:
         yield ('[DEFAULT]update_resources_interval is negative, which turns '
                'off the audits in which compute services share the nodes: '
                'unset it or set it to a number of seconds.')
-
-
-def _heartbeats(conf, host):
     if conf.report_interval < 1:
         yield (f'[DEFAULT]report_interval is {conf.report_interval}, and a '
                'compute service without heartbeats is dead to the others: '
                'unset it or set it to a number of seconds.')
+    after = _after(conf)
+    if after is not None and after <= conf.service_down_time:
+        yield (f'[{GROUP.name}]takeover_after is {after} s, and a '
+               'compute service is not even called down before '
+               f'[DEFAULT]service_down_time, {conf.service_down_time} s: make '
+               'takeover_after longer.')
+    if after is not None and dead_after is not None and after < dead_after:
+        yield (f'[{GROUP.name}]takeover_after is {after} s, and the '
+               'watchdog kills a compute service that is cut off from nova '
+               f'within {dead_after:.0f} s, all in all: make takeover_after '
+               'no shorter, on all hosts, or WatchdogSec, '
+               '[DEFAULT]rpc_response_timeout or service_down_time shorter '
+               '(documentation, page "A watchdog instead of fencing").')
 
 
 def _after(conf):
@@ -245,23 +247,3 @@ def _after(conf):
     except ValueError:
         # Told already.
         return None
-
-
-def _watchdog(conf, dead_after):
-    after = _after(conf)
-    if after is not None and dead_after is not None and after < dead_after:
-        yield (f'[{GROUP.name}]takeover_after is {after} s, and the '
-               'watchdog kills a compute service that is cut off from nova '
-               f'within {dead_after:.0f} s, all in all: make takeover_after '
-               'no shorter, on all hosts, or WatchdogSec, '
-               '[DEFAULT]rpc_response_timeout or service_down_time shorter '
-               '(documentation, page "A watchdog instead of fencing").')
-
-
-def _takeover(conf, host):
-    after = _after(conf)
-    if after is not None and after <= conf.service_down_time:
-        yield (f'[{GROUP.name}]takeover_after is {after} s, and a '
-               'compute service is not even called down before '
-               f'[DEFAULT]service_down_time, {conf.service_down_time} s: make '
-               'takeover_after longer.')

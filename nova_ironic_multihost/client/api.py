@@ -10,6 +10,7 @@ than a second, and ``--help`` needs none of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 import contextlib
 from email import utils
@@ -45,6 +46,17 @@ _ATTEMPTS = 3
 #: HTTP statuses of a busy Keystone. keystoneauth has no exceptions for them
 #: before the constraints of nova 34.
 _BUSY = frozenset({408, 429})
+
+# HTTP status -> error; None for all others.
+_ERRORS = {
+    401: '{name} does not accept the token of this account. Look at the '
+         'service user of its keystone_authtoken.',
+    403: '{name} forbids this account {path}. {remedy}',
+    406: '{name} is too old: it does not know microversion {microversion} of '
+         'its API, which {path} is asked with. Upgrade it, or look at the '
+         'endpoint in the catalog.',
+    None: '{name} answered {path} with HTTP {status}{why}',
+}
 
 #: Remedies for HTTP 403.
 AS_ADMIN = ('Ask with an account that has the role admin in a project: '
@@ -212,13 +224,13 @@ class Api:
         :param may_be_gone: return None for HTTP 404
         :raises CloudError: without success
         """
-        answer = self._ask('get', path, microversion, params=parameters)
-        status = answer.status_code
-        if status == 404 and may_be_gone:
-            return None
-        if status in (400, 404) and 'marker' in parameters:
+        gone = ((404,) if may_be_gone
+                else (400, 404) if 'marker' in parameters else ())
+        answer = self._ask('get', path, microversion, gone, params=parameters)
+        if answer.status_code in gone:
+            if may_be_gone:
+                return None
             raise _EntryGone
-        self._expect_success(answer, path, microversion)
         try:
             return answer.json()
         except ValueError:
@@ -232,12 +244,13 @@ class Api:
 
         :raises CloudError: without success
         """
-        self._expect_success(
-            self._ask('delete' if body is None else 'put', path,
-                      microversion, json=body), path, microversion)
+        self._ask('delete' if body is None else 'put', path, microversion,
+                  json=body)
 
     def _ask(self, method: str, path: str, microversion: str | None,
-             **parameters: typing.Any) -> typing.Any:
+             passing: Collection[int] = (), **parameters: typing.Any
+             ) -> typing.Any:
+        microversion = microversion or self._microversion
         session = self._connection.session
         # First, so that an error of Keystone is not taken for the service's.
         with self._translated_errors(
@@ -245,10 +258,19 @@ class Api:
             session.get_auth_headers()
         with self._translated_errors(self._name, self._endpoint):
             answer = getattr(self._adapter(), method)(
-                path, microversion=microversion or self._microversion,
-                raise_exc=False, **parameters)
+                path, microversion=microversion, raise_exc=False,
+                **parameters)
         self._ahead = _ahead(answer.headers.get('Date', ''))
-        return answer
+        status = answer.status_code
+        if status in (200, 204, *passing):
+            return answer
+        fails = status >= 500 or status == 429
+        why = '' if fails else _fault_message(answer)
+        raise (Unanswered if fails else CloudError)(_ERRORS.get(
+            status, _ERRORS[None]).format(
+                name=self._name, path=path, microversion=microversion,
+                remedy=self._remedy, status=status,
+                why=f': {why}.' if why else '. Look into its log.'))
 
     def _adapter(self) -> typing.Any:
         """Return the adapter; openstacksdk asks for the versions before.
@@ -275,32 +297,6 @@ class Api:
         config = self._connection.config
         return str(config.get_endpoint(self._service)
                    or config.get_endpoint_from_catalog(self._service))
-
-    def _expect_success(self, answer: typing.Any, path: str,
-                        microversion: str | None) -> None:
-        status = answer.status_code
-        if status in (200, 204):
-            return
-        if status == 401:
-            raise CloudError(
-                f'{self._name} does not accept the token of this account. '
-                'Look at the service user of its keystone_authtoken.')
-        if status == 403:
-            raise CloudError(
-                f'{self._name} forbids this account {path}. {self._remedy}')
-        if status == 406:
-            raise CloudError(
-                f'{self._name} is too old: it does not know microversion '
-                f'{microversion or self._microversion} of its API, which '
-                f'{path} is asked with. '
-                'Upgrade it, or look at the endpoint in the catalog.')
-        answered = f'{self._name} answered {path} with HTTP {status}'
-        if status >= 500 or status == 429:
-            raise Unanswered(f'{answered}. Look into its log.')
-        fault = _fault_message(answer)
-        raise CloudError(
-            f'{answered}: {fault}.' if fault
-            else f'{answered}. Look into its log.')
 
     @contextlib.contextmanager
     def _translated_errors(self, name: str,

@@ -35,8 +35,8 @@ examples:
   nova-ironic-multihost plan --remove compute-1 --remove compute-2
   nova-ironic-multihost plan --add compute-4 --zone rack-b -f json
 
-exit status: 0, or 2 if such a change makes no sense or the cloud cannot be
-asked
+exit status: 0, or 2 if there is no such host or partition, or the cloud
+cannot be asked
 """
 
     def get_parser(self, prog_name):
@@ -138,7 +138,11 @@ def plan(report: ownership_report.OwnershipReport, add: Sequence[str] = (),
     seen = report.seen
     added = {host_key(host): host for host in add}
     removed = frozenset(map(host_key, remove))
-    _refuse(report, add, remove)
+    for host in remove:
+        if host_key(host) not in seen.names:
+            raise base.Refused(
+                f'nova has no compute service {host} that could be removed. '
+                'Look at "nova-ironic-multihost list".')
     # The nodes of removed hosts do not define a partition.
     shares = ownership_report.NodeShares.of(seen.with_down(removed))
     joined = _partition(shares, partition) if add else None
@@ -173,24 +177,6 @@ def plan(report: ownership_report.OwnershipReport, add: Sequence[str] = (),
     return Forecast([Move(*hosts, counts[False], counts[True])
                      for hosts, counts in sorted(moves.items())],
                     len(seen.nodes), anyway, *free)
-
-
-def _refuse(report: ownership_report.OwnershipReport, add: Sequence[str],
-            remove: Sequence[str]) -> None:
-    members = _members(report)
-    for host in remove:
-        if host_key(host) not in report.seen.names:
-            raise base.Refused(
-                f'nova has no compute service {host} that could be removed. '
-                'Look at "nova-ironic-multihost list".')
-    for host in add:
-        if host_key(host) in members:
-            raise base.Refused(
-                f'{host} shares the nodes already. Name one that does not.')
-    both = set(map(host_key, add)).intersection(map(host_key, remove))
-    if both:
-        raise base.Refused(f'{", ".join(sorted(both))} cannot be added and '
-                           'removed at once. Name it once.')
 
 
 def _partition(shares: ownership_report.NodeShares, label: str | None

@@ -100,15 +100,14 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
             stop = False
             try:
                 result, sentence = _repair(repairer, one, parsed_args.dry_run)
-            except cloud_state.CloudError as error:
-                # If it is Unanswered the others would wait as well.
-                stop = isinstance(error, cloud_state.Unanswered)
-                result = 'failed'
-                sentence = f'{error} Run the same command again.'
             except Exception as error:  # noqa: BLE001
                 self.trace()
-                stop, result = True, 'failed'
-                sentence = base.unexpected(error)
+                # If it is Unanswered the others would wait as well.
+                known = isinstance(error, cloud_state.CloudError)
+                stop = not known or isinstance(error, cloud_state.Unanswered)
+                result, sentence = 'failed', (
+                    f'{error} Run the same command again.' if known
+                    else base.unexpected(error))
             rows.append((one.name, result, sentence))
             left -= result in ('repaired', 'gone')
             if stop:

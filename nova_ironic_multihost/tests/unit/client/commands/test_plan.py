@@ -200,12 +200,9 @@ class PlanTestCase(base.BaseTestCase):
     def test_changes_that_make_no_sense(self):
         self.assertIn('no compute service nix', self.refused(
             remove=('nix',)))
-        self.assertIn('compute-1 shares the nodes already', self.refused(
-            add=('compute-1',)))
-        self.assertIn('Name it once', self.refused(
-            seen=test_ownership_report.service(
-                self.seen, 'compute-1', disabled=True),
-            add=('compute-1',), remove=('Compute-1',)))
+
+    def test_one_that_shares_the_nodes_already(self):
+        self.assertEqual([], self.plan(self.seen, add=('compute-1',)).moves)
 
     def test_one_that_is_enabled_again(self):
         seen = test_ownership_report.service(

@@ -32,6 +32,9 @@ PROGRAM = 'nova-ironic-multihost-exporter'
 #: Prefix of the names of metrics.
 PREFIX = 'nova_ironic_multihost_cloud_'
 
+#: Seconds for which a reader may say nothing, or not read.
+PATIENCE = 10
+
 #: States of a node, as a label.
 STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
 
@@ -116,12 +119,16 @@ def main(argv=None):
             args.port, args.address, registry)
     except cloud_state.CloudError as error:
         _say(error)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         why = getattr(error, 'strerror', None) or str(error).rstrip('.')
         _say(f'{args.address} port {args.port} cannot be had: {why}. Choose '
              'another one with --port or --address, or end the program that '
              'has it.')
     else:
+        # A reader that says nothing would keep its thread and file for ever.
+        server.RequestHandlerClass.timeout = PATIENCE
+        # The last line of the journal is the error of the cloud.
+        server.handle_error = lambda request, reader: None
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             _say(f'answering at port {server.server_port} of {args.address}')

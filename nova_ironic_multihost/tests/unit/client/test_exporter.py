@@ -5,6 +5,7 @@ import datetime
 import io
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -238,7 +239,8 @@ class PortTestCase(ExporterTestCase):
     def test_port_that_others_have(self):
         for error, why in (
                 (OSError(98, 'Address already in use'), 'Address already in'),
-                (OverflowError('must be 0-65535'), 'must be 0-65535')):
+                (OverflowError('must be 0-65535'), 'must be 0-65535'),
+                (UnicodeError('label too long'), 'label too long')):
             self.server.side_effect = error
             status, err = self.run_main('--port', '4711')
             self.assertEqual(2, status)
@@ -269,6 +271,7 @@ import sys
 from unittest import mock
 cloud_client.connect = mock.Mock()
 cloud_client.connect.return_value.read.return_value = views.consistent()
+exporter.PATIENCE = .1
 sys.exit(exporter.main(sys.argv[1:]))
 """
 
@@ -294,6 +297,10 @@ sys.exit(exporter.main(sys.argv[1:]))
         while not (told := self.scrape(port))['survey_success']:
             pass
         self.assertEqual(6, told['nodes'])
+        for said in b'', b'GET /metrics HT':
+            with socket.create_connection(('127.0.0.1', port), 10) as silent:
+                silent.sendall(said)
+                self.assertEqual(b'', silent.recv(1))
         other, line = self.start('--port', port)
         self.assertEqual(2, other.wait())
         self.assertIn('Address already in use', line)

@@ -308,16 +308,13 @@ def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
     :returns: the last state and its inconsistencies
     :raises Unanswered: the cloud does not answer when the time is over
     """
-    def look() -> tuple[cloud_state.CloudState, list[Finding]] | Exception:
-        try:
-            seen = read()
-        except cloud_state.Unanswered as error:
-            return error
-        return seen, inconsistencies(seen, seen.at, hosts)
-
-    for _, found in services.looks(look, seconds, **times):
-        if isinstance(found, tuple) and not (found[1] or busy(found[0])):
+    passing = cloud_state.Unanswered
+    for _, seen in services.looks(read, seconds, passing=(passing,), **times):
+        if isinstance(seen, passing):
+            continue
+        found = inconsistencies(seen, seen.at, hosts)
+        if not (found or busy(seen)):
             break
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(seen, passing):
+        raise seen
+    return seen, found

@@ -149,17 +149,23 @@ PAUSE = 2.0
 def looks(read: Callable[[], _Seen], seconds: float,
           clock: Callable[[], float] = time.monotonic,
           sleep: Callable[[float], object] = time.sleep,
-          least: int = 1) -> Iterator[tuple[float, _Seen]]:
+          least: int = 1, passing: tuple[type[Exception], ...] = (),
+          ) -> Iterator[tuple[float, typing.Any]]:
     """Yield (seconds since the beginning, result of a read) repeatedly.
 
     :param read: reads once
     :param seconds: at most; 0 reads once
     :param least: the least number of reads, even if the time is over
+    :param passing: transient errors, yielded in place of the result
     """
     began = clock()
     while True:
         read_began = clock()
-        seen = read()
+        seen: _Seen | Exception
+        try:
+            seen = read()
+        except passing as error:
+            seen = error
         now = clock()
         yield now - began, seen
         least -= 1
@@ -183,14 +189,8 @@ def patiently(act: Callable[[], _Seen], seconds: float,
         of the error before
     :raises Exception: the last error
     """
-    def attempt() -> _Seen | Exception:
-        try:
-            return act()
-        except passing as error:
-            return error
-
     told = ''
-    for _, found in looks(attempt, seconds):
+    for _, found in looks(act, seconds, passing=passing):
         if not isinstance(found, passing):
             return typing.cast(_Seen, found)
         failure = found

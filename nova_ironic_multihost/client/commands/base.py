@@ -183,23 +183,17 @@ class ActingCommand(CloudCommand, command.Command):
         :param least: the least number of reads, even if the time is over
         :raises CloudError: when the last read fails, with ``state``
         """
-        errors = []
-
-        def attempt():
-            try:
-                return read()
-            except cloud_state.CloudError as error:
-                errors.append(error)
-                return None
-
-        for after, seen in services.looks(attempt, limit, least=least):
-            if seen is not None:
-                errors.clear()
+        failed = None
+        for after, seen in services.looks(
+                read, limit, least=least, passing=(cloud_state.CloudError,)):
+            before = failed
+            failed = isinstance(seen, cloud_state.CloudError) and seen
+            if not failed:
                 yield after, seen
-            elif len(errors) == 1:
-                self.say(f'after {after:.0f} s: {errors[0]}')
-        if errors:
-            raise cloud_state.CloudError(f'{state} {errors[-1]}')
+            elif not before:
+                self.say(f'after {after:.0f} s: {seen}')
+        if failed:
+            raise cloud_state.CloudError(f'{state} {failed}')
 
     def follow(self, read, limit, state, words, hidden, done):
         """Print what a compute service has left; return the exit status.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import functools
+
 import fixtures
 from oslotest import base
 
@@ -43,16 +45,16 @@ class DeclareTestCase(base.BaseTestCase):
 
     def looking(self, *changes):
         """Have nova see these changes of east, one after each look."""
-        ahead = list(changes)
+        self.now, ahead = 0, list(changes)
 
-        def looks(read, seconds):
-            while True:
-                yield 0, read()
-                if not ahead:
-                    return
+        def sleep(seconds):
+            if ahead:
                 self.apis.services[0].update(ahead.pop(0))
+            self.now += seconds if ahead else 60
 
-        self.useFixture(fixtures.MockPatchObject(services, 'looks', looks))
+        self.useFixture(fixtures.MockPatchObject(
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=sleep)))
 
     def test_one_that_dies_meanwhile(self):
         # Its last heartbeat was under way.

@@ -69,6 +69,27 @@ class Service(peers.ComputeService):
     reached: bool = True
 
     @property
+    def state(self) -> str:
+        """Its state in a word."""
+        if not self.reached:
+            return 'unknown'
+        if self.forced_down:
+            return 'fenced, alive' if self.alive else 'fenced'
+        return 'up' if self.up else 'down'
+
+    @property
+    def status(self) -> str:
+        """Its status in a word, '' if that is not known."""
+        if self.stop_marker:
+            return 'ending' if self.up else 'ended'
+        return 'disabled' if self.disabled else 'enabled' * self.reached
+
+    @property
+    def words(self) -> str:
+        """Its status and state: "enabled and up", "disabled and fenced"."""
+        return f'{self.status} and {self.state}'
+
+    @property
     def at_work(self) -> tuple[bool, float]:
         """Sort key: of two spellings of a host, the running one is greater."""
         return self.up, self.seen or 0

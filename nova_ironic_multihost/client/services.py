@@ -129,16 +129,8 @@ def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
                   'status': 'disabled' if now.disabled else 'enabled'}
         if not body.items() <= is_now.items():
             raise type(error)(
-                f'{error} {service.host} is {state(now)}.') from error
+                f'{error} {service.host} is {now.words}.') from error
 
-
-def state(service: cloud_state.Service) -> str:
-    """Return the state in words: "enabled and up", "forced down and ..."."""
-    if service.forced_down:
-        return ('forced down and disabled' if service.disabled
-                else 'forced down and not disabled')
-    return (f'{"disabled" if service.disabled else "enabled"} and '
-            f'{"up" if service.up else "down"}')
 
 _Seen = typing.TypeVar('_Seen')
 

@@ -156,7 +156,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             service = self.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(
-                    f'{host} is {services.state(service)}: it was enabled, '
+                    f'{host} is {service.words}: it was enabled, '
                     'or stopped, by somebody else. Drain it again.')
             return forecast.of_host(seen, host, options, drained=True)
 
@@ -185,7 +185,7 @@ what to do).
         cloud, _, service = self.ask(parsed_args.host)
         if service.forced_down:
             raise base.Refused(
-                f'{service.host} is {services.state(service)}: somebody has '
+                f'{service.host} is {service.words}: somebody has '
                 'made sure that it is dead. Start it, and take that back '
                 f'with "unfence {service.host}".')
         if not service.disabled:

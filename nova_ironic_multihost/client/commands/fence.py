@@ -146,7 +146,7 @@ else.
         """
         if not service.forced_down:
             raise base.Refused(
-                f'{service.host} is {services.state(service)}: somebody else '
+                f'{service.host} is {service.words}: somebody else '
                 'has taken back that it is forced down. Find out who, and '
                 'fence it again.')
         reads.append(service)
@@ -195,7 +195,7 @@ what to do).
         services.change(cloud, service, body)
         self.say(
             f'{service.host} is no longer fenced' if body else
-            f'{service.host} is not fenced: it is {services.state(service)}')
+            f'{service.host} is not fenced: it is {service.words}')
         if service.disabled and 'status' not in body:
             self.say(f'{service.host} stays disabled, as somebody else has '
                      f'done that ({service.reason or "no reason is given"}); '
@@ -277,7 +277,7 @@ on standard output.
             service = services.named(known, parsed_args.host)
             if not fencing.missed(service):
                 self.say(f'{service.host} is not silent: it is '
-                         f'{services.state(service)}')
+                         f'{service.words}')
                 return arguments.LEFT
             refused = fencing.not_alone(
                 known, service, cloud.moment(), parsed_args.within)

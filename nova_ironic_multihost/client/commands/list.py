@@ -89,8 +89,8 @@ columns are shown, and the missing service is named
     def _of_nova(self):
         """Return the columns that nova knows, of all compute services."""
         return COLUMNS[:3], [
-            (service.host, self._state(state(service)),
-             self._state(status(service)))
+            (service.host, self._state(service.state),
+             self._state(service.status))
             for service in sorted(self.survey().computes(),
                                   key=lambda service: service.key)]
 
@@ -98,26 +98,6 @@ columns are shown, and the missing service is named
         """Return a state or status, with colour on a terminal."""
         plain = os.environ.get('NO_COLOR') or not self.app.stdout.isatty()
         return word if plain else base.Coloured(word)
-
-
-def state(service: cloud_state.Service | None) -> str:
-    """Return the state of a compute service, in a word."""
-    if service is None:
-        return 'gone'
-    if not service.reached:
-        return 'unknown'
-    if service.forced_down:
-        return 'fenced, alive' if service.alive else 'fenced'
-    return 'up' if service.up else 'down'
-
-
-def status(service: cloud_state.Service | None) -> str:
-    """Return the status of a compute service, '' if it is not known."""
-    if service is None or not service.reached:
-        return ''
-    if service.stop_marker:
-        return 'ending' if service.up else 'ended'
-    return 'disabled' if service.disabled else 'enabled'
 
 
 def rows(report: ownership_report.OwnershipReport
@@ -140,7 +120,8 @@ def rows(report: ownership_report.OwnershipReport
                 [cloud_state.Usage.FREE], [cloud_state.Usage.USED],
                 [usage for usage in cloud_state.Usage if usage.stray]))
         found.append({
-            'Host': name, 'State': state(service), 'Status': status(service),
+            'Host': name, 'State': service.state if service else 'gone',
+            'Status': service.status if service else '',
             'Nodes': free + used + leaked, 'Free': free, 'Used': used,
             'Balance': free / average[host] if average.get(host) else None,
             'Leaked': leaked,

@@ -207,7 +207,7 @@ class ScriptTestCase(base.BaseTestCase):
         self.assertIn(self.FENCED, calls)
         self.assertIsNone(timer.poll())
         # The timer sees that it is done.
-        self.silence(1, 'east is not silent: it is forced down and disabled')
+        self.silence(1, 'east is not silent: it is disabled and fenced')
         self.given('over')
         self.assertEqual((b'', 0), (timer.communicate()[1], timer.returncode))
         calls = (self.home / 'calls').read_text().splitlines()

@@ -54,12 +54,12 @@ class StateTestCase(base.BaseTestCase):
                 ('enabled and up', {}),
                 ('enabled and down', {'up': False}),
                 ('disabled and up', {'disabled': True}),
-                ('forced down and disabled',
+                ('disabled and fenced',
                  {'up': False, 'forced_down': True, 'disabled': True}),
-                ('forced down and not disabled',
+                ('enabled and fenced',
                  {'up': False, 'forced_down': True})):
             self.assertEqual(
-                words, services.state(cloud_state.Service('h', **state)))
+                words, cloud_state.Service('h', **state).words)
 
 
 class ChangeTestCase(base.BaseTestCase):
@@ -124,7 +124,7 @@ class ChangeTestCase(base.BaseTestCase):
             told = self.refused()
             self.assertIn('HTTP 504', told)
             self.assertIn('east is ', told)
-        self.assertIn('east is forced down and disabled', told)
+        self.assertIn('east is disabled and fenced', told)
 
     def test_enabling_is_told_from_disabling(self):
         self.change_and_answer({})

@@ -538,5 +538,5 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.start()
         self.cloud.evacuated = {'east'}
         told = self.unfence(status=2)
-        self.assertIn('remain associated with the host. east is forced down '
-                      'and disabled.', told)
+        self.assertIn('remain associated with the host. east is disabled '
+                      'and fenced.', told)

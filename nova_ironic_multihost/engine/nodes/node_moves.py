@@ -110,8 +110,8 @@ def adopt(auditor: auditors.Auditor, tracker: Tracker,
     An allocated node waits for its dead owner, as that host's RPC queue may
     have the build. After :mod:`.engine.builds.queue_forwarder` has handed the
     build on, its new host takes the node by the same rules, without a wait. If
-    it cannot be taken, nova sends the build to another node. Several threads of
-    builds call this at once.
+    it cannot be taken, nova sends the build to another node. Threads of builds
+    call this at once.
 
     :param build: uuid of the instance.
     :returns: whether the node or instances of the host may be taken now.

@@ -7,7 +7,6 @@ from collections.abc import Set
 import dataclasses
 import enum
 import math
-import types
 
 from nova_ironic_multihost.rules.ownership import Reason
 
@@ -59,8 +58,7 @@ LOST = 600
 LASTING = frozenset({Work.AUDIT, Work.PEER_POLL})
 
 #: Reason of a free node that came to this host -> the event to count.
-CAME = types.MappingProxyType({
-    Reason.ADOPTED: Event.ADOPTED, Reason.PULLED: Event.PULLED})
+CAME = {Reason.ADOPTED: Event.ADOPTED, Reason.PULLED: Event.PULLED}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,59 +104,51 @@ class Counters:
 
     begun: float = 0
     counts: Mapping[Event, int] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType(
-            dict.fromkeys(Event, 0)))
+        default_factory=lambda: dict.fromkeys(Event, 0))
     turns: Mapping[Work, RunStats] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType(
-            dict.fromkeys(Work, RunStats())))
+        default_factory=lambda: dict.fromkeys(Work, RunStats()))
     waits: Mapping[Wait, Histogram] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType(
-            dict.fromkeys(Wait, Histogram())))
+        default_factory=lambda: dict.fromkeys(Wait, Histogram()))
     #: Kind -> uuid -> when it was first seen pending.
     pending: Mapping[Pending, Mapping[str, float]] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType(
-            dict.fromkeys(Pending, types.MappingProxyType({}))))
+        default_factory=lambda: dict.fromkeys(Pending, {}))
     #: Number of an unanswered request to Ironic -> its time.
-    asking: Mapping[int, float] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    asking: Mapping[int, float] = dataclasses.field(default_factory=dict)
     #: When Ironic last answered a request.
     heard: float | None = None
 
     def counted(self, event: Event, number: int = 1) -> 'Counters':
         """Return this after an event."""
-        return dataclasses.replace(self, counts=types.MappingProxyType(
-            {**self.counts, event: self.counts[event] + number}))
+        return dataclasses.replace(self, counts={
+            **self.counts, event: self.counts[event] + number})
 
     def with_turns(self, work: Work, turns: RunStats) -> 'Counters':
         """Return this with new times of one kind of work."""
-        return dataclasses.replace(self, turns=types.MappingProxyType(
-            {**self.turns, work: turns}))
+        return dataclasses.replace(self, turns={**self.turns, work: turns})
 
     def waited(self, wait: Wait, seconds: float) -> 'Counters':
         """Return this after a wait."""
-        return dataclasses.replace(self, waits=types.MappingProxyType(
-            {**self.waits, wait: self.waits[wait].plus(seconds)}))
+        return dataclasses.replace(self, waits={
+            **self.waits, wait: self.waits[wait].plus(seconds)})
 
     def with_pending(self, kind: Pending, keys: Set[str], now: float
                      ) -> 'Counters':
         """Return this with ``keys`` as all that is pending of one kind."""
         before = self.pending[kind]
-        return dataclasses.replace(self, pending=types.MappingProxyType({
-            **self.pending, kind: types.MappingProxyType(
-                {key: before.get(key, now) for key in sorted(keys)})}))
+        return dataclasses.replace(self, pending={
+            **self.pending,
+            kind: {key: before.get(key, now) for key in sorted(keys)}})
 
     def asked(self, number: int, now: float) -> 'Counters':
         """Return this after a request to Ironic, with a unique number."""
-        return dataclasses.replace(self, asking=types.MappingProxyType(
-            {**self.asking, number: now}))
+        return dataclasses.replace(self, asking={**self.asking, number: now})
 
     def answered(self, number: int, now: float | None = None) -> 'Counters':
         """Return this after an answer, or a failure if ``now`` is None."""
         return dataclasses.replace(
             self, heard=self.heard if now is None else now,
-            asking=types.MappingProxyType({
-                other: since for other, since in self.asking.items()
-                if other != number}))
+            asking={other: since for other, since in self.asking.items()
+                    if other != number})
 
     def age(self, work: Work, now: float) -> float:
         """Return the seconds since the last success or the process start."""

@@ -13,7 +13,6 @@ kills it afterwards (proof: page "Watchdog and lease").
 from collections.abc import Mapping
 import dataclasses
 import enum
-import types
 
 from nova_ironic_multihost.rules.counters import Counters
 from nova_ironic_multihost.rules.counters import Pending
@@ -164,9 +163,8 @@ class StatusSnapshot:
         for node, reason in (self.reasons or {}).items():
             if reason in MOVING:
                 examples.setdefault(reason, node)
-        return types.MappingProxyType(
-            {reason: examples[reason] for reason in MOVING
-             if reason in examples})
+        return {reason: examples[reason] for reason in MOVING
+                if reason in examples}
 
     def waiting(self, kind: Pending) -> list[tuple[str, float]]:
         """Return (uuid, seconds) of all that is pending, the oldest first."""

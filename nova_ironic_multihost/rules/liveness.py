@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import dataclasses
 import datetime
 import math
-import types
 
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import HostKey
@@ -116,19 +115,16 @@ class Outages:
     paused: bool = False
     #: Host, as nova spells it -> its last heartbeat.
     beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+        default_factory=dict)
     #: Host -> monotonic time when that heartbeat was first seen.
-    changed: Mapping[str, float] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    changed: Mapping[str, float] = dataclasses.field(default_factory=dict)
     #: Host -> the heartbeat of this host that proves it dead.
-    due: Mapping[str, float] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    due: Mapping[str, float] = dataclasses.field(default_factory=dict)
     #: Hosts that are dead unless nova calls them up.
     dead: frozenset[str] = frozenset()
     #: Host -> monotonic time since when every poll saw it dead and most peers
     #: up, moved on by the time without polls.
-    since: Mapping[HostKey, float] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    since: Mapping[HostKey, float] = dataclasses.field(default_factory=dict)
     #: Monotonic time of the end of the last poll.
     last: float | None = None
 
@@ -145,10 +141,9 @@ class Outages:
         found = dataclasses.replace(
             self, asked=now, heard=me is not None and me.up,
             paused=self.own is not None,
-            beats=types.MappingProxyType({**self.beats, **{
-                service.host: service.beat for service in others}}),
-            changed=types.MappingProxyType({
-                **self.changed, **dict.fromkeys(new_beats, now)}),
+            beats={**self.beats, **{
+                service.host: service.beat for service in others}},
+            changed={**self.changed, **dict.fromkeys(new_beats, now)},
             dead=self.dead - new_beats)
         if me is None or not me.up:
             return found
@@ -171,8 +166,7 @@ class Outages:
                     _seconds(service.beat), last), own + heartbeats.interval)
         return dataclasses.replace(
             found, own=own, paused=found.paused and not steady,
-            due=types.MappingProxyType(due),
-            dead=found.dead.union(
+            due=due, dead=found.dead.union(
                 service.host for service in others
                 if not service.up and own >= due[service.host]
                 and (service.beat is None or now - found.changed[service.host]
@@ -198,15 +192,13 @@ class Outages:
               heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after another poll of :meth:`judged` services."""
         if not may_trust_view(view):
-            return dataclasses.replace(
-                self, since=types.MappingProxyType({}), last=now)
+            return dataclasses.replace(self, since={}, last=now)
         found = self.polled(now, heartbeats)
         down = dict.fromkeys((host for host, service in view.services.items()
                               if not service.up), now)
         before = {host: since for host, since in found.since.items()
                   if not view.live(host)}
-        return dataclasses.replace(
-            found, last=now, since=types.MappingProxyType({**down, **before}))
+        return dataclasses.replace(found, last=now, since={**down, **before})
 
     def polled(self, now: float, heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after the work of a poll, as of its end."""
@@ -214,8 +206,8 @@ class Outages:
             return self
         unpolled = max(0, now - self.last - heartbeats.gap)
         return dataclasses.replace(
-            self, last=now, since=types.MappingProxyType({
-                host: since + unpolled for host, since in self.since.items()}))
+            self, last=now, since={
+                host: since + unpolled for host, since in self.since.items()})
 
     def overdue(self, now: float, heartbeats: Heartbeats) -> bool:
         """Return whether the last poll is too old to say anything."""
@@ -286,7 +278,7 @@ class StopMarkers:
     """The stop markers of others, and the monotonic time of first sight."""
 
     heard: Mapping[HostKey, tuple[str, float]] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+        default_factory=dict)
 
     def after(self, view: peers.View, now: float) -> 'StopMarkers':
         """Return the stop markers after another poll."""
@@ -296,7 +288,7 @@ class StopMarkers:
                 marker, since = self.heard.get(host, ('', now))
                 heard[host] = (service.stop_marker,
                                since if marker == service.stop_marker else now)
-        return StopMarkers(types.MappingProxyType(heard))
+        return StopMarkers(heard)
 
     def over(self, now: float, down_time: float
              ) -> frozenset[tuple[HostKey, str]]:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import datetime
-import types
 import typing
 
 #: The most by which Ironic's clocks may differ and a write may be late. Only a
@@ -43,21 +42,16 @@ class ListingPage(typing.NamedTuple):
     at: datetime.datetime | None = None
 
 
-def _empty_map() -> typing.Any:
-    return dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
-
-
 @dataclasses.dataclass(frozen=True)
 class Mirror:
     """Ironic's nodes, as known at one moment; immutable."""
 
-    nodes: Mapping[str, str | None] = _empty_map()
-    bodies: Mapping[str, bytes] = _empty_map()
+    nodes: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    bodies: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     #: Number of changes, with the first listing; 0 before it.
     serial: int = 0
     #: uuid -> serial of its last change after the first listing.
-    changes: Mapping[str, int] = _empty_map()
+    changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     #: uuids of the last nodes in the order of ids.
     tail: tuple[str, ...] = ()
     #: All changes before this time are known, by Ironic's clocks.
@@ -91,9 +85,9 @@ class Mirror:
             return self
         same_instance = [row for row in rows if row.uuid in self.nodes
                          and self.nodes[row.uuid] == row.instance]
-        found = dataclasses.replace(self, bodies=types.MappingProxyType({
+        found = dataclasses.replace(self, bodies={
             **self.bodies, **{row.uuid: row.body for row in same_instance
-                              if row.body is not None}}))
+                              if row.body is not None}})
         return found.met(rows)
 
     def without(self, nodes: Iterable[str]) -> 'Mirror':
@@ -105,9 +99,9 @@ class Mirror:
         """Return the mirror without the bodies of other nodes."""
         if self.bodies.keys() <= wanted:
             return self
-        return dataclasses.replace(self, bodies=types.MappingProxyType({
+        return dataclasses.replace(self, bodies={
             node: body for node, body in self.bodies.items()
-            if node in wanted}))
+            if node in wanted})
 
     def listed(self, rows: Sequence[NodeRow],
                since: datetime.datetime | None) -> 'Mirror':
@@ -170,9 +164,7 @@ class Mirror:
         return dataclasses.replace(
             # A node that comes back may be where the round has been.
             self, missing=self.missing.difference(gone),
-            nodes=types.MappingProxyType(nodes),
-            bodies=types.MappingProxyType(bodies), serial=serial,
-            changes=types.MappingProxyType(changes))
+            nodes=nodes, bodies=bodies, serial=serial, changes=changes)
 
 
 def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
@@ -210,8 +202,7 @@ class Absences:
     """Unlisted nodes; ``braked``: too many to take any for deleted."""
 
     #: Node uuid -> number of audits in a row with a 404.
-    counts: Mapping[str, int] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     #: The nodes that are taken for deleted.
     confirmed: Set[str] = frozenset()
     braked: bool = False
@@ -235,9 +226,8 @@ def note_absences(absences: Absences, mine: Set[str], listed: Set[str],
         return Absences()
     braked = too_few(mine, listed, percent)
     return Absences(
-        types.MappingProxyType({
-            node: 0 if braked else absences.counts.get(node, 0)
-            for node in sorted(missing)}),
+        {node: 0 if braked else absences.counts.get(node, 0)
+         for node in sorted(missing)},
         frozenset(), braked, absences.asked)
 
 
@@ -265,5 +255,5 @@ def absences_answered(absences: Absences, mine: Set[str], gone: Set[str],
     confirmed = frozenset(
         node for node, count in counts.items() if count >= needed)
     return Absences(
-        types.MappingProxyType(counts), confirmed, absences.braked,
+        counts, confirmed, absences.braked,
         next(reversed(absence_questions(absences)), absences.asked))

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 import datetime
-import types
 import typing
 import urllib.parse
 
@@ -103,7 +102,7 @@ class View:
 
     host: HostKey
     services: Mapping[HostKey, ComputeService] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+        default_factory=dict)
     #: Hosts of the partition; None for all not in another one.
     peers: Set[HostKey] | None = None
     other_partition_hosts: Set[HostKey] = frozenset()
@@ -179,7 +178,7 @@ def by_host(services: Iterable[ComputeService]
         before = known.get(service.key)
         if before is None or _recency(service) > _recency(before):
             known[service.key] = service
-    return types.MappingProxyType(known)
+    return known
 
 
 def _recency(service: ComputeService) -> tuple[datetime.datetime, bool]:
@@ -216,7 +215,7 @@ class KnownAggregates:
 
     aggregates: tuple[Aggregate, ...] = ()
     members: Mapping[str, frozenset[HostKey]] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+        default_factory=dict)
     read: bool = False
 
     def of(self, host: HostKey) -> frozenset[str]:
@@ -232,8 +231,7 @@ class KnownAggregates:
         for aggregate in read:
             members[aggregate.uuid] = aggregate.hosts.union(
                 members.get(aggregate.uuid, ()))
-        return KnownAggregates(
-            tuple(read), types.MappingProxyType(members), True)
+        return KnownAggregates(tuple(read), members, True)
 
 
 def wanted_aggregates(host: HostKey, known: KnownAggregates,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import types
 
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.liveness import Heartbeats
@@ -71,7 +70,7 @@ class Audit:
     host_aggregates: peers.KnownAggregates = peers.KnownAggregates()
     recent: frozenset[str] = frozenset()
     taken_over: Mapping[str, str | None] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+        default_factory=dict)
     at_rest: frozenset[str] = frozenset()
 
     def merged(self, reasons: Mapping[str, Reason],
@@ -83,12 +82,10 @@ class Audit:
                   if node not in reasons}
         return dataclasses.replace(
             self,
-            reasons=types.MappingProxyType({**self.reasons, **reasons}),
-            nodes=types.MappingProxyType({**others, **mine}),
-            owners=types.MappingProxyType({
-                **{node: self.owners[node] for node in others},
-                **{node: records[node].owner if node in records else None
-                   for node in mine}}),
+            reasons={**self.reasons, **reasons}, nodes={**others, **mine},
+            owners={**{node: self.owners[node] for node in others},
+                    **{node: records[node].owner if node in records else None
+                       for node in mine}},
             records=(*(record for record in self.records
                        if record.node not in reasons),
                      *(records[node] for node in mine if node in records)),
@@ -97,8 +94,7 @@ class Audit:
             recent=self.recent.union(
                 node for node in mine if node in records
                 and records[node].owner != self.view.host),
-            taken_over=types.MappingProxyType(dict(taken_over or {})),
-            at_rest=at_rest)
+            taken_over=taken_over or {}, at_rest=at_rest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,14 +123,12 @@ class AuditState:
     audits: int = 0
     begun: float | None = None
     rounds: int = 0
-    records: Mapping[str, Record] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
-    barred: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
+    barred: Mapping[str, str] = dataclasses.field(default_factory=dict)
     records_read_at: float | None = None
     standing: incremental.LastAudit | None = None
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+        default_factory=dict)
     busy: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     absences: mirror.Absences = mirror.Absences()

@@ -12,7 +12,6 @@ import functools
 import itertools
 import threading
 import time
-import types
 from typing import Any
 
 from oslo_log import log as logging
@@ -376,8 +375,7 @@ class Auditor:
             if self.last is None:
                 self._state = dataclasses.replace(
                     self._state, records_read_at=now, barred=barred,
-                    records=types.MappingProxyType(
-                        {record.node: record for record in found}))
+                    records={record.node: record for record in found})
         return mirror
 
     def _read_peers(self, settings: Settings, hosts: Iterable[str] = (),
@@ -408,8 +406,8 @@ class Auditor:
             state, over=self.heartbeats.over(settings),
             audits=(0 if incremental.in_doubt(state.begun, self._disturbed)
                     else state.audits),
-            barred=types.MappingProxyType({
-                **dict.fromkeys(self._refused_records, ''), **state.barred}))
+            barred={**dict.fromkeys(self._refused_records, ''),
+                    **state.barred})
 
     def _audit_of(self, collected: collect.Collected,
                   decided: decide.Decision) -> Audit:
@@ -428,18 +426,16 @@ class Auditor:
         reasons.update(dict.fromkeys(state.absences.counts, Reason.UNLISTED))
         return Audit(
             view=facts.view, preferences=facts.preferences,
-            reasons=types.MappingProxyType(reasons),
-            nodes=types.MappingProxyType(nodes),
-            owners=types.MappingProxyType({
-                **owners, **dict.fromkeys(collected.unlisted, facts.host)}),
+            reasons=reasons, nodes=nodes,
+            owners={**owners,
+                    **dict.fromkeys(collected.unlisted, facts.host)},
             records=tuple(
                 record for record in state.records.values()
                 if record.node in nodes or record.node in confirmed),
             deleted=frozenset(confirmed),
             host_aggregates=state.host_aggregates,
             recent=frozenset[str]().union(*self._state.recent),
-            taken_over=types.MappingProxyType(dict(decided.taken_over)),
-            at_rest=decided.at_rest)
+            taken_over=decided.taken_over, at_rest=decided.at_rest)
 
     def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
               later: Set[str] = frozenset()) -> dict[str, NodeRow]:
@@ -486,7 +482,7 @@ class Auditor:
                     node for node, reason in decided.reasons.items()
                     if not incremental.reason_lasts(node, reason, facts)),
                 before.turn + 1 if before else 0),
-            partition_labels=types.MappingProxyType(labels),
+            partition_labels=labels,
             busy=tuple(node for node in decided.busy
                        if node in decided.reasons),
             refused=tuple(node for node in decided.refused

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from collections.abc import Set
 from collections.abc import Sized
 import dataclasses
-import types
 from typing import Any
 
 from oslo_log import log as logging
@@ -60,8 +59,7 @@ class Collected:
     state: AuditState
     records: Mapping[str, Record]
     basis: incremental.Inputs
-    unlisted: Mapping[str, NodeRow] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({}))
+    unlisted: Mapping[str, NodeRow] = dataclasses.field(default_factory=dict)
 
 
 class Collector:
@@ -186,8 +184,7 @@ class Collector:
                          if node not in uncertain),
                        *(record for record in read
                          if record.owner == self._peers.view.host))
-        self._note(records=types.MappingProxyType(
-            {record.node: record for record in records}))
+        self._note(records={record.node: record for record in records})
 
     def _basis(self, view: peers.View) -> incremental.Inputs:
         return incremental.Inputs(
@@ -229,7 +226,7 @@ class Collector:
         states = (self._cloud.instance_states(instances) if instances
                   else {})
         return dataclasses.replace(
-            facts, instance_states=types.MappingProxyType(dict(states)),
+            facts, instance_states=states,
             view=self._view_with(
                 state.host for state in states.values() if state.host))
 
@@ -242,8 +239,8 @@ class Collector:
 
     def _collected(self, facts: Facts, records: Mapping[str, Record],
                    settled: bool = True,
-                   unlisted: Mapping[str, NodeRow] = types.MappingProxyType(
-                       {})) -> Collected:
+                   unlisted: Mapping[str, NodeRow] | None = None
+                   ) -> Collected:
         """Read the services of owners, and what this host may do."""
         facts = dataclasses.replace(facts, view=self._view_with(
             record.host for record in facts.records.values()))
@@ -262,7 +259,7 @@ class Collector:
             settled=settled, mapped=mapped is not False,
             member_long_enough=audits >= settings.pull_delay_audits)
         return Collected(facts, self._mirror, self._state, records,
-                         self._basis(facts.view), unlisted)
+                         self._basis(facts.view), unlisted or {})
 
     def _records_of_others(self, facts: Facts) -> dict[str, Record]:
         """Read the owners of candidate nodes and of sample nodes."""
@@ -355,6 +352,5 @@ def without_second(records: Iterable[Record]
     """Return the records, and {node: uuid of its second row}."""
     records = tuple(records)
     return (tuple(record for record in records if not record.second),
-            types.MappingProxyType({
-                record.node: record.second for record in records
-                if record.second}))
+            {record.node: record.second for record in records
+             if record.second})

@@ -29,11 +29,10 @@ class Watching:
         self._wrap_audit(driver.service.tracker)
         # The driver wakes the second when the first finds changes.
         self._polls = driver.service.tasks = periodic.PeriodicTasks(
-            ironic={
-                'ironic_changes': (
-                    driver.service.nodes.poll_ironic, lambda: pause),
-                'background_audit': (
-                    driver.service.background_audit.once, lambda: pause)})
+            ironic={'ironic_changes': (
+                driver.service.nodes.poll_ironic, lambda: pause)},
+            background_audit={'background_audit': (
+                driver.service.background_audit.once, lambda: pause)})
         self._polls.start()
 
     def _wrap_read(self, reader):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 import datetime
 import functools
-import threading
 import typing
 
 from nova.compute import task_states
@@ -29,6 +28,7 @@ from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters import settings
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import host_key
@@ -242,7 +242,9 @@ def complete(manager: ComputeManager, instance: objects.Instance) -> None:
     instance.system_metadata.pop('network_allocated', None)
     _save(instance, before)
     _finish_event(instance, kind)
-    _start_thread(_notify_all, manager, instance.uuid, kind)
+    # The message bus may not answer.
+    periodic.start_thread(
+        'notices', _notify_all, manager, instance.uuid, kind)
     if stopped:
         manager.stop_instance(
             context_of(last_action(instance.uuid, kind.action)),
@@ -271,15 +273,6 @@ def _set_access_ips(instance):
                 if vif['network']['label'] == label), None)
     for ip in reversed(vif.fixed_ips() if vif else []):
         setattr(instance, f'access_ip_v{ip["version"]}', ip['address'])
-
-
-def _start_thread(target, *args):
-    # A thread, as the message bus may not answer.
-    try:
-        threading.Thread(target=target, args=args, daemon=True,
-                         name='ironic-multihost-notices').start()
-    except RuntimeError as exc:
-        LOG.warning('Threads of nova-compute are used up: %s.', exc)
 
 
 def _notify_all(manager, uuid, kind):

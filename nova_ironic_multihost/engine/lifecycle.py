@@ -97,11 +97,7 @@ class Shutdown:
         if not self._started:
             self._said.set()
             return True
-        try:
-            threading.Thread(target=self._write_stop_marker, daemon=True,
-                             name='ironic-multihost-shutdown').start()
-        except RuntimeError as exc:
-            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+        if not periodic.start_thread('shutdown', self._write_stop_marker):
             self._said.set()
         return True
 

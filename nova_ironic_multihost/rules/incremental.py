@@ -42,19 +42,20 @@ class Inputs:
 class LastAudit:
     """The state at an audit; ``unsettled`` nodes are decided again."""
 
-    basis: Inputs
-    serial: int
-    my_nodes: frozenset[str]
-    my_instances: frozenset[str]
-    unsettled: frozenset[str]
-    turn: int = 0
+    #: None before the first audit.
+    basis: Inputs | None = None
+    serial: int = 0
+    my_nodes: frozenset[str] = frozenset()
+    my_instances: frozenset[str] = frozenset()
+    unsettled: frozenset[str] = frozenset()
+    turn: int = -1
 
 
-def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
+def due(before: LastAudit, basis: Inputs, mirror: Mirror,
         my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
     """Return the nodes that an audit decides: all if ``basis`` has changed."""
     # Else nodes that changed or may change without notice, and some in turn.
-    if before is None or before.basis != basis:
+    if before.basis != basis:
         return mirror.nodes.keys()
     moved = my_instances ^ before.my_instances
     turn = before.turn % TURNS
@@ -65,14 +66,13 @@ def due(before: LastAudit | None, basis: Inputs, mirror: Mirror,
           if instance in moved or zlib.crc32(node.encode()) % TURNS == turn)}
 
 
-def uncertain(before: LastAudit | None, basis: Inputs, mirror: Mirror,
+def uncertain(before: LastAudit, basis: Inputs, mirror: Mirror,
               recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
     """Return the nodes to read records of; None for all records."""
     # nova's conductor sends 1.6 kB for each record. A live host loses nodes
     # only to preferred members, and gets nodes only through this package. One
     # audit in TURNS reads all, to find manual changes in the database.
-    if (before is None or before.basis != basis
-            or before.turn % TURNS == 0):
+    if before.basis != basis or before.turn % TURNS == 0:
         return None
     host, members = basis.view.host, basis.preferences.members
     changed = mirror.changed_since(before.serial) | before.unsettled

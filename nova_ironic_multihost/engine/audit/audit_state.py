@@ -110,7 +110,7 @@ class AuditState:
     :param barred: node for which the database refuses this host -> uuid of
         this host's second row, or ''.
     :param records_read_at: when all records were read, monotonic seconds.
-    :param standing: inputs of the last audit, None before it.
+    :param standing: inputs of the last audit.
     :param busy: result of :func:`.ownership.still_busy`.
     :param refused: result of :func:`.ownership.still_refused`.
     :param providers_to_delete: nodes with a provider that nova may have left.
@@ -126,7 +126,7 @@ class AuditState:
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     barred: Mapping[str, str] = dataclasses.field(default_factory=dict)
     records_read_at: float | None = None
-    standing: incremental.LastAudit | None = None
+    standing: incremental.LastAudit = incremental.LastAudit()
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=dict)
     busy: tuple[str, ...] = ()
@@ -140,16 +140,11 @@ class AuditState:
 
     def with_taken(self, has: Callable[[str], bool]) -> 'AuditState':
         """Return this plus nodes taken since that the tracker holds."""
-        standing = self.standing
-        if standing is None or not self.recent:
-            return self
         return dataclasses.replace(self, standing=dataclasses.replace(
-            standing, my_nodes=standing.my_nodes.union(
-                filter(has, self.recent[0]))))
+            self.standing, my_nodes=self.standing.my_nodes.union(
+                *(filter(has, taken) for taken in self.recent[:1]))))
 
     def with_unsettled(self, nodes: Iterable[str]) -> 'AuditState':
         """Return this so that the next audit decides these nodes."""
-        standing = self.standing
-        return dataclasses.replace(
-            self, standing=standing and dataclasses.replace(
-                standing, unsettled=standing.unsettled.union(nodes)))
+        return dataclasses.replace(self, standing=dataclasses.replace(
+            self.standing, unsettled=self.standing.unsettled.union(nodes)))

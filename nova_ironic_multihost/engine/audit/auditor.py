@@ -322,8 +322,7 @@ class Auditor:
     @property
     def serial(self) -> int:
         """:attr:`.mirror.Mirror.serial` of the last audit of all nodes."""
-        standing = self._state.standing
-        return standing.serial if standing else 0
+        return self._state.standing.serial
 
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False, often: bool = False) -> Mirror:
@@ -464,7 +463,6 @@ class Auditor:
                    - labels.keys())
         acquired = frozenset(node for node, owner in audit.owners.items()
                              if owner != facts.host)
-        before = self._state.standing
         if state.records_read_at != self._state.records_read_at:
             self._refused_records = frozenset()
         self._state = dataclasses.replace(
@@ -481,7 +479,7 @@ class Auditor:
                 frozenset(
                     node for node, reason in decided.reasons.items()
                     if not incremental.reason_lasts(node, reason, facts)),
-                before.turn + 1 if before else 0),
+                self._state.standing.turn + 1),
             partition_labels=labels,
             busy=tuple(node for node in decided.busy
                        if node in decided.reasons),

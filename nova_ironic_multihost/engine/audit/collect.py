@@ -91,7 +91,7 @@ class Collector:
         basis = self._basis(self._peers.view)
         self._read_my_records(basis, doubted)
         standing = self._state.standing
-        if standing and standing.turn % incremental.TURNS == 0:
+        if standing.turn % incremental.TURNS == 0:
             # An operator may have deleted the mapping.
             self._note(mapped=self._mapped())
         my_nodes = frozenset(self._state.records)
@@ -247,8 +247,7 @@ class Collector:
         state, settings = self._state, self._settings
         mapped = state.mapped or self._cloud.mapped(settings.host)
         audits = 0 if ownership.lost_nodes_to_peers(
-            facts, state.standing.my_nodes if state.standing else frozenset()
-            ) else state.audits
+            facts, state.standing.my_nodes) else state.audits
         self._note(mapped=mapped, audits=audits)
         facts = dataclasses.replace(
             facts, eligible=takeover.eligible(

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import enum
+import functools
 import logging
-import threading
 import time
 
 from oslo_log import log
 
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import Instances
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import model
@@ -198,15 +198,9 @@ def takeover_notification(
 ) -> Notification:
     """Return the notification of a takeover; the source may be ''."""
     return Notification(
-        'ironic_multihost.takeover',
-        'TakeoverPayload',
-        '1.0',
-        {
-            'host': host,
-            'source_host': source_host,
-            'instances': sorted(instances),
-        },
-    )
+        'ironic_multihost.takeover', 'TakeoverPayload', '1.0', {
+            'host': host, 'source_host': source_host,
+            'instances': sorted(instances)})
 
 
 def brake_notification(host: str, engaged: bool, missing: int) -> Notification:
@@ -215,58 +209,27 @@ def brake_notification(host: str, engaged: bool, missing: int) -> Notification:
         'host': host, 'engaged': engaged, 'missing': missing})
 
 
-class DrainProgress(enum.Enum):
-    """Whether a compute service gives its free nodes to the others."""
-
-    IN_SERVICE = 'in_service'
-    DRAINING = 'draining'
-    DRAINED = 'drained'
-
-
-def drain_progress(disabled: bool, free: int) -> DrainProgress:
-    """Return how far the drain is; ``free`` nodes have no server."""
-    if not disabled:
-        return DrainProgress.IN_SERVICE
-    return DrainProgress.DRAINING if free else DrainProgress.DRAINED
-
-
-def drain_notification(
-    host: str, state: DrainProgress, free: int, served: int
-) -> Notification:
-    """Return the notification of a changed drain."""
-    return Notification('ironic_multihost.drain', 'DrainPayload', '1.0', {
-        'host': host, 'state': state.value, 'free': free, 'served': served})
-
-
 #: Reasons of the nodes that other hosts get when this service is disabled.
 FREE = frozenset({Reason.KEPT, Reason.CREATED, Reason.ADOPTED,
                   Reason.PULLED})
-
-
-def start_thread(target: Callable[..., object], *args: object) -> None:
-    """Call a function in a new thread."""
-    threading.Thread(target=target, args=args, daemon=True,
-                     name='ironic-multihost-notifier').start()
 
 
 class Notifier:
     """Sends notifications, for any thread."""
 
     def __init__(self, instances: Instances,
-                 start: Callable[..., None] = start_thread) -> None:
+                 start: Callable[..., object] | None = None) -> None:
         self._instances = instances
-        self._start = start
+        self._start = start or functools.partial(
+            periodic.start_thread, 'notifier')
         # The state that was sent last; a new process sends no change. Only
         # nova's audits use it.
         self._braked = False
-        self._drain = DrainProgress.IN_SERVICE
+        self._drain = 'in_service'
 
     def tell(self, event: Notification) -> None:
         """Send a notification soon; raises nothing."""
-        try:
-            self._start(self._send, event)
-        except RuntimeError as exc:
-            LOG.warning('Threads of nova-compute are used up: %s.', exc)
+        self._start(self._send, event)
 
     def follow(self, host: str, audit: Audit, absences: mirror.Absences
                ) -> None:
@@ -274,18 +237,20 @@ class Notifier:
         me = audit.view.services.get(audit.view.host)
         counted = ownership.count_reasons(audit.reasons)
         free = sum(counted[reason] for reason in FREE)
+        state = 'in_service'
         # A stopped service is disabled as well, but comes back.
-        state = drain_progress(
-            me is not None and me.disabled and not me.stop_marker, free)
+        if me is not None and me.disabled and not me.stop_marker:
+            state = 'draining' if free else 'drained'
         braked, self._braked = self._braked, absences.braked
         before, self._drain = self._drain, state
         if braked != absences.braked:
             self.tell(brake_notification(
                 host, absences.braked, len(absences.counts)))
-        if before is not state:
-            self.tell(drain_notification(
-                host, state, free,
-                sum(counted[reason] for reason in ownership.SERVED)))
+        if before != state:
+            self.tell(Notification(
+                'ironic_multihost.drain', 'DrainPayload', '1.0', {
+                    'host': host, 'state': state, 'free': free, 'served': sum(
+                        counted[reason] for reason in ownership.SERVED)}))
 
     def _send(self, event: Notification) -> None:
         try:

@@ -33,17 +33,13 @@ class Metrics:
         self._requests = itertools.count()
         # The thread of each work that lasts; replaced, never changed.
         self._threads: dict[Work, int] = {}
-        self._totals = Counters(begun=clock())
-
-    @property
-    def totals(self) -> Counters:
-        """All counts and times so far."""
-        return self._totals
+        #: All counts and times so far.
+        self.totals = Counters(begun=clock())
 
     def count(self, event: Event, number: int = 1) -> None:
         """Count an event."""
         with self._lock:
-            self._totals = self._totals.counted(event, number)
+            self.totals = self.totals.counted(event, number)
 
     def note_move(self, reason: Reason | None, done: bool) -> None:
         """Count a move of a record to this host; only free nodes count."""
@@ -54,7 +50,7 @@ class Metrics:
     def note_wait(self, wait: Wait, seconds: float) -> None:
         """Count a wait that is over."""
         with self._lock:
-            self._totals = self._totals.waited(wait, seconds)
+            self.totals = self.totals.waited(wait, seconds)
 
     @contextlib.contextmanager
     def turn(self, work: Work) -> Iterator[None]:
@@ -79,13 +75,13 @@ class Metrics:
         self, work: Work, change: Callable[[RunStats], RunStats]
     ) -> None:
         with self._lock:
-            self._totals = self._totals.with_turns(
-                work, change(self._totals.turns[work]))
+            self.totals = self.totals.with_turns(
+                work, change(self.totals.turns[work]))
 
     def note_pending(self, kind: Pending, keys: Set[str]) -> None:
         """Replace the uuids that are pending of one kind."""
         with self._lock:
-            self._totals = self._totals.with_pending(
+            self.totals = self.totals.with_pending(
                 kind, keys, self._clock())
 
     @contextlib.contextmanager
@@ -97,14 +93,14 @@ class Metrics:
         """
         with self._lock:
             number = next(self._requests)
-            self._totals = self._totals.asked(number, self._clock())
+            self.totals = self.totals.asked(number, self._clock())
         heard = None
         try:
             yield
             heard = self._clock()
         finally:
             with self._lock:
-                self._totals = self._totals.answered(number, heard)
+                self.totals = self.totals.answered(number, heard)
             for work, thread in self._threads.items():
                 if thread == threading.get_ident():
                     self.sign(work)

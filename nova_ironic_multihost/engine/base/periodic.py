@@ -23,6 +23,18 @@ REST = 0.5
 Schedule = tuple[Callable[[], object], Callable[[], float]]
 
 
+def start_thread(name: str, target: Callable[..., object], *args: object
+                 ) -> bool:
+    """Call a function in a new thread; return whether there is one."""
+    try:
+        threading.Thread(target=target, args=args, daemon=True,
+                         name=f'ironic-multihost-{name}').start()
+    except RuntimeError as exc:
+        LOG.warning('Threads of nova-compute are used up: %s.', exc)
+        return False
+    return True
+
+
 class PeriodicTasks:
     """The threads by name; ``threads``: the tasks of each."""
 

@@ -161,10 +161,12 @@ class PeerPoller:
         self._ending = ending
         self._recorder = recorder or Metrics(clock)
         self._changes = PeerChanges(clock)
-        self._view: peers.View | None = None
+        #: The last view, set before the audits of a poll; None at first.
+        self.view: peers.View | None = None
         self._eligible: frozenset[HostKey] = frozenset()
         self._pulled: tuple[str, ...] = ()
-        self._busy = False
+        #: Whether nodes are being taken; less urgent work can wait.
+        self.busy = False
         #: The hosts and reasons of the last log line.
         self._logged: tuple[str, str] | None = None
         self._unanswered = False
@@ -173,16 +175,6 @@ class PeerPoller:
     def eligible(self) -> frozenset[HostKey]:
         """Hosts to take instances over from; new ones when a poll is over."""
         return self._changes.eligible & self._eligible
-
-    @property
-    def view(self) -> peers.View | None:
-        """The last view, set before the audits of a poll; None at first."""
-        return self._view
-
-    @property
-    def busy(self) -> bool:
-        """Whether nodes are being taken; less urgent work can wait."""
-        return self._busy
 
     def pause(self, settings: Settings) -> float:
         """Seconds between starts of polls; fewer to give up a stopped host."""
@@ -204,15 +196,15 @@ class PeerPoller:
         if self._auditor.last is None:
             return view
         eligible = self._auditor.heartbeats.note_down(settings, view)
-        self._view, self._eligible = view, eligible
+        self.view, self._eligible = view, eligible
         pulled, self._pulled = self._pulled, ()
         self._note_pulled(pulled)
         due = self._changes.due(view, eligible)
-        self._busy = bool(due)
+        self.busy = bool(due)
         try:
             hindered, waiting = self._audit_hosts(settings, view, due)
         finally:
-            self._busy = False
+            self.busy = False
             # Also after a failure: the minutes of an audit are no gap in the
             # heartbeats that this host has seen.
             late = self._auditor.heartbeats.note_poll(settings)
@@ -223,7 +215,7 @@ class PeerPoller:
 
     def listen(self, settings: Settings) -> None:
         """Note the heartbeats during a long poll, from another thread."""
-        if self._auditor.heartbeats.due(settings, self._busy):
+        if self._auditor.heartbeats.due(settings, self.busy):
             self._auditor.read_view(settings, self._known())
 
     def may_close(self, settings: Settings) -> bool:
@@ -288,7 +280,7 @@ class PeerPoller:
             if not batch:
                 break
             # Other threads can get the auditor meanwhile.
-            now = self._view = self._read(settings)
+            now = self.view = self._read(settings)
             if self._changes.due(now, self._eligible) - due:
                 # Another host has left.
                 break

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
+import functools
 import threading
 import time
 
@@ -21,6 +22,7 @@ from oslo_log import log as logging
 
 from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base.metrics import Metrics
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import Instance
 from nova_ironic_multihost.engine.base.ports import Instances
 from nova_ironic_multihost.engine.base.ports import Machines
@@ -40,8 +42,6 @@ LOG = logging.getLogger(__name__)
 #: Instances that are worked on at the same time.
 WORKERS = 8
 
-THREAD = 'ironic-multihost-takeover'
-
 #: Sweeps between two full checks of the instances of this host.
 FULL_SWEEP = 6
 
@@ -52,12 +52,6 @@ ASTRAY, LEFT_TO_OWNER = 2, 3 * FULL_SWEEP
 
 class StillBusy(Exception):
     """nova did not finish the operation of an instance."""
-
-
-def start_thread(target: Callable[..., object], *args: object) -> None:
-    """Call a function in a thread of its own."""
-    threading.Thread(
-        target=target, args=args, name=THREAD, daemon=True).start()
 
 
 class Recovery:
@@ -73,7 +67,7 @@ class Recovery:
     def __init__(self, host: str, instances: Instances, machines: Machines,
                  operations: Operations, retry: BuildRetry,
                  clock: Callable[[], float] = time.monotonic,
-                 start: Callable[..., None] = start_thread,
+                 start: Callable[..., bool] | None = None,
                  under_way: Callable[[], Set[str]] = frozenset,
                  recorder: Metrics | None = None,
                  receive: Callable[[], object] = lambda: None) -> None:
@@ -82,8 +76,9 @@ class Recovery:
         self._instances = instances
         self._machines = machines
         self._clock = clock
-        self._start = start
-        self._notifier = operator_news.Notifier(instances, start)
+        self._start = start or functools.partial(
+            periodic.start_thread, 'takeover')
+        self._notifier = operator_news.Notifier(instances, self._start)
         self._under_way = under_way
         self._recorder = recorder or Metrics(clock)
         self._operations = operations
@@ -118,22 +113,13 @@ class Recovery:
             with self._lock:
                 if uuid in self._at_work:
                     continue
-                if self._workers < WORKERS and self._begin(self._work):
+                if self._workers < WORKERS and self._start(self._work):
                     self._workers += 1
                 if not self._workers:
                     # The next sweep tries again.
                     return
                 self._at_work.add(uuid)
                 self._waiting.append(uuid)
-
-    def _begin(self, target: Callable[..., object], *args: object) -> bool:
-        """Call a function in a new thread; return whether there is one."""
-        try:
-            self._start(target, *args)
-        except RuntimeError as exc:
-            LOG.warning('Threads of nova-compute are used up: %s.', exc)
-            return False
-        return True
 
     def note_silence(self) -> None:
         """Note an unanswered request to nova: it may be done or half done."""

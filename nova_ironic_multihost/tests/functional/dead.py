@@ -7,7 +7,6 @@ import threading
 from nova import context
 from nova import objects
 
-from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -58,7 +57,7 @@ class DeadComputeTestCase(base.MultiHostTestCase):
 
     def join(self):
         while threads := [thread for thread in threading.enumerate()
-                          if thread.name == recovery.THREAD]:
+                          if thread.name == 'ironic-multihost-takeover']:
             for thread in threads:
                 thread.join(base.DEADLINE)
 

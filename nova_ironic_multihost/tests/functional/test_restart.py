@@ -11,7 +11,6 @@ from nova import context
 from nova import objects
 
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.tests.functional import base
 
@@ -55,7 +54,7 @@ class RestartTestCase(base.MultiHostTestCase):
     def start(self):
         self.fleet.start('host1')
         while threads := [thread for thread in threading.enumerate()
-                          if thread.name == recovery.THREAD]:
+                          if thread.name == 'ironic-multihost-takeover']:
             for thread in threads:
                 thread.join(base.DEADLINE)
 

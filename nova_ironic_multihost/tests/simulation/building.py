@@ -299,7 +299,7 @@ class Process:
         self.recovery = recovery.Recovery(
             host, instances, instances, self.operations,
             lost_builds.BuildRetry(self.backups, world, here, clock), clock,
-            lambda target, *args: self.threads.append((target, args)),
+            lambda *call: not self.threads.append((call[0], call[1:])),
             receive=self.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
             host, self, self.audits, self.looks, requests,

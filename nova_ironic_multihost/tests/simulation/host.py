@@ -679,7 +679,7 @@ class Process:
             mock.Mock(step=lambda *args: takeover.Step.FAIL),
             # Each tick is longer than any pause.
             lambda: world.clock * backoff.LONGEST,
-            lambda *call: self._workers.append(self._greenlet(*call)),
+            lambda *call: not self._workers.append(self._greenlet(*call)),
             receive=self._receive)
         self.arrivals = lost_builds.InFlightBuilds(
             Builds(world, self), Audits(self, world),

@@ -41,8 +41,6 @@ from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
-from nova_ironic_multihost.engine.nodes import peer_poll
-from nova_ironic_multihost.engine.servers import recovery
 from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Wait
@@ -840,7 +838,8 @@ class LookTestCase(DriverTestCase):
     def test_nothing_is_audited_in_the_background_meanwhile(self):
         self.services['compute-2'] = False
         self.driver.service.nodes.poll_peers()
-        with mock.patch.object(peer_poll.PeerPoller, 'busy', True):
+        with mock.patch.object(
+                self.driver.service.peer_poller, 'busy', True):
             self.driver.service.background_audit.once()
         self.assertEqual([], self.audited)
         self.driver.service.background_audit.once()
@@ -1408,7 +1407,7 @@ class TakeoverTestCase(DeadTestCase):
 
     def join(self):
         for thread in threading.enumerate():
-            if thread.name == recovery.THREAD:
+            if thread.name == 'ironic-multihost-takeover':
                 thread.join(60)
 
     def test_not_against_the_policy(self):
@@ -1432,7 +1431,7 @@ class WindowTestCase(DeadTestCase):
             self.driver.service.health_probe,
         ):
             one._clock = lambda: self.now
-        self.driver.service.recorder._totals = counters.Counters(
+        self.driver.service.recorder.totals = counters.Counters(
             begun=self.now)
         self.patch(self.driver.service, 'tasks', mock.Mock())
         self.lease = mock.Mock()

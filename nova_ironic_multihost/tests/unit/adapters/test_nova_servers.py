@@ -19,6 +19,7 @@ from oslotest import base as oslo_base
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_servers
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.rules import takeover
 from nova_ironic_multihost.tests.unit.adapters import base
 
@@ -267,8 +268,8 @@ class CompletionTestCase(base.DatabaseTestCase):
         self.manager._update_instance_after_spawn = types.MethodType(
             manager.ComputeManager._update_instance_after_spawn, self.manager)
         # At once instead of in a thread.
-        self.patch(nova_servers, '_start_thread',
-                   lambda target, *args: target(*args))
+        self.patch(periodic, 'start_thread',
+                   lambda name, target, *args: target(*args))
         self.create = self.patch_notification('BUILD')
         self.rebuild = self.patch_notification('REBUILD')
 

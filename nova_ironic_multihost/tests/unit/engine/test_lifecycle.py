@@ -9,6 +9,7 @@ from unittest import mock
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base import ports
 from nova_ironic_multihost.engine import lifecycle
 from nova_ironic_multihost.rules import liveness
@@ -103,7 +104,7 @@ class DepartureTestCase(base.BaseTestCase):
     def test_there_is_no_thread(self):
         self.useFixture(fixtures.MockPatch(
             'threading.Thread.start', side_effect=RuntimeError('no thread')))
-        with self.assertLogs(lifecycle.__name__, 'WARNING') as logs:
+        with self.assertLogs(periodic.__name__, 'WARNING') as logs:
             self.begin()
         self.assertIn('no thread', logs.output[0])
 

@@ -67,7 +67,8 @@ class DueTestCase(_StandingTestCase):
 
     def test_all_at_first(self):
         self.assertEqual(set(NODES), set(incremental.due(
-            None, self.basis, self.mirror, frozenset(), frozenset())))
+            incremental.LastAudit(), self.basis, self.mirror, frozenset(),
+            frozenset())))
 
     def test_nothing_if_nothing_has_changed(self):
         self.assertEqual(set(), self.due())
@@ -129,7 +130,7 @@ class UncertainTestCase(_StandingTestCase):
         turns = [self.uncertain([], before=dataclasses.replace(
             self.before, turn=turn)) for turn in range(2 * incremental.TURNS)]
         self.assertEqual(2, turns.count(None))
-        self.assertIsNone(self.uncertain([], before=None))
+        self.assertIsNone(self.uncertain([], before=incremental.LastAudit()))
         self.assertIsNone(self.uncertain([], basis=dataclasses.replace(
             self.basis, view=view('a', down=['b']))))
 

@@ -8,7 +8,6 @@ from oslotest import base
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import operator_news
-from nova_ironic_multihost.engine.audit.operator_news import DrainProgress
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -173,15 +172,6 @@ class HeraldTestCase(base.BaseTestCase):
         self.assertIn('no bus', logs.output[0])
         self.assertIn('ironic_multihost.brake', logs.output[0])
 
-    def test_threads_that_are_used_up_hurt_nobody(self):
-        def refuse(target, *args):
-            raise RuntimeError("can't start new thread")
-
-        one = self.herald_of(self.fail, refuse)
-        with self.assertLogs(operator_news.__name__, 'WARNING') as logs:
-            one.tell(operator_news.brake_notification('me', True, 7))
-        self.assertIn('used up', logs.output[0])
-
     def test_nobody_waits_for_the_bus(self):
         answers, sent = threading.Event(), threading.Event()
         self.addCleanup(answers.set)
@@ -190,7 +180,7 @@ class HeraldTestCase(base.BaseTestCase):
             answers.wait(60)
             sent.set()
 
-        self.herald_of(notify, operator_news.start_thread).tell(
+        operator_news.Notifier(mock.Mock(notify=notify)).tell(
             operator_news.brake_notification('me', True, 7))
         self.assertFalse(sent.is_set())
         answers.set()
@@ -206,9 +196,6 @@ SENT = (
     (operator_news.brake_notification('me', True, 7), (
         'ironic_multihost.brake', 'BrakePayload', '1.0', {
             'host': 'me', 'engaged': True, 'missing': 7})),
-    (operator_news.drain_notification('me', DrainProgress.DRAINING, 3, 2), (
-        'ironic_multihost.drain', 'DrainPayload', '1.0', {
-            'host': 'me', 'state': 'draining', 'free': 3, 'served': 2})),
 )
 
 
@@ -223,13 +210,3 @@ class EventsTestCase(base.BaseTestCase):
                 'ironic_multihost_object.version': version,
                 'ironic_multihost_object.data': fields},
                 json.loads(json.dumps(event.payload)))
-
-    def test_drain_goes_on_while_a_node_is_free(self):
-        self.assertIs(
-            DrainProgress.IN_SERVICE, operator_news.drain_progress(False, 0))
-        self.assertIs(
-            DrainProgress.IN_SERVICE, operator_news.drain_progress(False, 3))
-        self.assertIs(
-            DrainProgress.DRAINING, operator_news.drain_progress(True, 3))
-        self.assertIs(
-            DrainProgress.DRAINED, operator_news.drain_progress(True, 0))

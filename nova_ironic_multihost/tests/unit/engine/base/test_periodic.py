@@ -4,6 +4,7 @@
 
 import itertools
 import threading
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -12,6 +13,18 @@ from nova_ironic_multihost.engine.base import periodic as timers
 
 
 class TimersTestCase(base.BaseTestCase):
+
+    def test_threads_that_are_used_up_hurt_nobody(self):
+        done = threading.Event()
+        self.assertTrue(timers.start_thread('one', done.set))
+        self.assertTrue(done.wait(60))
+        with (
+            mock.patch.object(threading.Thread, 'start',
+                              side_effect=RuntimeError('no new thread')),
+            self.assertLogs(timers.__name__, 'WARNING') as logs,
+        ):
+            self.assertFalse(timers.start_thread('one', self.fail))
+        self.assertIn('are used up: no new thread', logs.output[0])
 
     def test_one_that_hangs_holds_up_no_other(self):
         go_on, turns = threading.Event(), threading.Semaphore(0)

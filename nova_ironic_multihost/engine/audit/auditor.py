@@ -474,7 +474,9 @@ class Auditor:
             providers_to_delete=(self._state.providers_to_delete
                                  | state.absences.confirmed),
             standing=incremental.LastAudit(
-                collected.basis, collected.mirror.serial,
+                incremental.Inputs(facts.view, facts.preferences, facts.zones,
+                                   facts.partition),
+                collected.mirror.serial,
                 frozenset(facts.my_nodes), frozenset(facts.my_instances),
                 frozenset(
                     node for node, reason in decided.reasons.items()

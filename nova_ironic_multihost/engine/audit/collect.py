@@ -50,7 +50,6 @@ class Collected:
     :param facts: input of the decision, for the nodes to decide.
     :param state: of the audits, with what was read now.
     :param records: of the nodes to decide.
-    :param basis: input that the reasons of all nodes depend on.
     :param unlisted: uuid -> row of the absent nodes that are not deleted.
     """
 
@@ -58,7 +57,6 @@ class Collected:
     mirror: Mirror
     state: AuditState
     records: Mapping[str, Record]
-    basis: incremental.Inputs
     unlisted: Mapping[str, NodeRow] = dataclasses.field(default_factory=dict)
 
 
@@ -88,7 +86,9 @@ class Collector:
     def all_nodes(self, settled: bool, doubted: float | None) -> Collected:
         """Collect the facts for an audit of all nodes."""
         mirror = self._mirror
-        basis = self._basis(self._peers.view)
+        basis = incremental.Inputs(
+            self._peers.view, self._peers.preferences, self._zones,
+            self._settings.partition)
         self._read_my_records(basis, doubted)
         standing = self._state.standing
         if standing.turn % incremental.TURNS == 0:
@@ -186,11 +186,6 @@ class Collector:
                          if record.owner == self._peers.view.host))
         self._note(records={record.node: record for record in records})
 
-    def _basis(self, view: peers.View) -> incremental.Inputs:
-        return incremental.Inputs(
-            view, self._peers.preferences, self._zones,
-            self._settings.partition)
-
     def _may_inherit(self, owners: Set[HostKey], only: Set[str] | None
                      ) -> dict[str, None]:
         """Return the nodes that this host may get from owners, as keys."""
@@ -257,8 +252,8 @@ class Collector:
                  if state.host_key is not None and not state.deleted}),
             settled=settled, mapped=mapped is not False,
             member_long_enough=audits >= settings.pull_delay_audits)
-        return Collected(facts, self._mirror, self._state, records,
-                         self._basis(facts.view), unlisted or {})
+        return Collected(
+            facts, self._mirror, self._state, records, unlisted or {})
 
     def _records_of_others(self, facts: Facts) -> dict[str, Record]:
         """Read the owners of candidate nodes and of sample nodes."""

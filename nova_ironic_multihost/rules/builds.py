@@ -137,19 +137,17 @@ class Missing:
     mine: float
 
 
-def missing_since(
-    before: Mapping[SentBuild, Missing], absent: Iterable[SentBuild],
-    mine: Mapping[str, float], now: float
-) -> dict[SentBuild, Missing]:
+def missing_since(before: Mapping[SentBuild, Missing],
+                  absent: Iterable[SentBuild], mine: Mapping[str, float],
+                  now: float) -> dict[SentBuild, Missing]:
     """Return the missing builds, with the times of the previous result."""
     return {build: dataclasses.replace(
         before.get(build, Missing(now, now)), mine=mine[build.node])
         for build in absent}
 
 
-def lost(
-    missing: Mapping[SentBuild, Missing], now: float
-) -> frozenset[SentBuild]:
+def lost(missing: Mapping[SentBuild, Missing], now: float
+        ) -> frozenset[SentBuild]:
     """Return the builds that will not arrive any more."""
     return frozenset(
         build for build, since in missing.items()

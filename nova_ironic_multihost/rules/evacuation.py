@@ -101,13 +101,10 @@ def surplus(node: str | None, allocated: Set[str]) -> frozenset[str]:
     return frozenset(allocated - {node}) if node else frozenset()
 
 
-def left_by(
-    vm_state: str,
-    task_state: str | None,
-    actions: Sequence[EvacuationAction],
-    faults: Iterable[datetime.datetime],
-    machine: Callable[[], str | None],
-) -> tuple[str, str | None]:
+def left_by(vm_state: str, task_state: str | None,
+            actions: Sequence[EvacuationAction],
+            faults: Iterable[datetime.datetime],
+            machine: Callable[[], str | None]) -> tuple[str, str | None]:
     """Return vm_state and task_state without the effects of evacuations."""
     # ``machine`` returns the vm_state that fits the machine, or None. A mark
     # stays, see interrupted(). ERROR goes only if an evacuation has caused it,

@@ -93,9 +93,8 @@ _DROP = Disposition(Action.DROP)
 _KEEP = Disposition(Action.KEEP)
 
 
-def judge(
-    request: QueuedRequest, dead_host: HostKey, facts: RequestFacts
-) -> Disposition:
+def judge(request: QueuedRequest, dead_host: HostKey, facts: RequestFacts
+         ) -> Disposition:
     """Return what to do with a request in the queue of a dead host."""
     # One that the dead host would refuse is dropped; in doubt it is kept.
     state = facts.state

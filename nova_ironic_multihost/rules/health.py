@@ -79,9 +79,8 @@ class HealthState:
     why: str
 
 
-def judge(
-    inputs: HealthInputs, limits: HealthLimits, now: float
-) -> HealthState:
+def judge(inputs: HealthInputs, limits: HealthLimits, now: float
+         ) -> HealthState:
     """Return whether a compute service is healthy."""
     # It is unhealthy only if a restart or an operator can help.
     if inputs.ending:

@@ -193,9 +193,8 @@ class Notification:
                 f'{PAYLOAD_PREFIX}.data': self.fields}
 
 
-def takeover_notification(
-    host: str, source_host: str, instances: Iterable[str]
-) -> Notification:
+def takeover_notification(host: str, source_host: str, instances: Iterable[str]
+                         ) -> Notification:
     """Return the notification of a takeover; the source may be ''."""
     return Notification(
         'ironic_multihost.takeover', 'TakeoverPayload', '1.0', {

@@ -183,9 +183,8 @@ def read_peers(cloud: Cloud, memory: AuditState, settings: Settings,
     return Peers(known, seen, preferences, host_aggregates, outages)
 
 
-def _host_aggregates(
-    cloud: Cloud, memory: AuditState
-) -> peers.KnownAggregates:
+def _host_aggregates(cloud: Cloud, memory: AuditState
+                    ) -> peers.KnownAggregates:
     known = memory.host_aggregates
     try:
         return known.after(cloud.aggregates())

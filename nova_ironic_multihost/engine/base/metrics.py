@@ -71,9 +71,8 @@ class Metrics:
         """Note that some work has made progress."""
         self._note(work, lambda turns: turns.seen(self._clock()))
 
-    def _note(
-        self, work: Work, change: Callable[[RunStats], RunStats]
-    ) -> None:
+    def _note(self, work: Work, change: Callable[[RunStats], RunStats]
+             ) -> None:
         with self._lock:
             self.totals = self.totals.with_turns(
                 work, change(self.totals.turns[work]))

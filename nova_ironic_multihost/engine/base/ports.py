@@ -114,13 +114,8 @@ class Pages(typing.Protocol):
         :raises MarkerNotFound: there is no node ``after``.
         """
 
-    def newest(
-        self,
-        partition: peers.Partition,
-        after: str | None,
-        limit: int,
-        wanted: Callable[[str, str | None], bool],
-    ) -> ListingPage:
+    def newest(self, partition: peers.Partition, after: str | None, limit: int,
+               wanted: Callable[[str, str | None], bool]) -> ListingPage:
         """Return nodes of all partitions, the last updated one first.
 
         A node that leaves the partition is updated too, see
@@ -349,9 +344,8 @@ class Queue(typing.Protocol):
     def create(self) -> None:
         """Create the queue, if it does not exist."""
 
-    def hand_on(
-        self, request: QueuedRequest, host: str, copy: bool = False
-    ) -> bool:
+    def hand_on(self, request: QueuedRequest, host: str, copy: bool = False
+               ) -> bool:
         """Send a request to another host and drop it; False if still held.
 
         :param copy: to the queue of build backups of that host.

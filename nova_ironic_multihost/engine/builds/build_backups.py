@@ -387,9 +387,8 @@ class BackupStore:
             Disposition(Action.KEEP) if self._here(build.instance)
             else disposition)
 
-    def _hand_on(
-        self, queue: Queue, copy: QueuedRequest, disposition: Disposition
-    ) -> bool:
+    def _hand_on(self, queue: Queue, copy: QueuedRequest,
+                 disposition: Disposition) -> bool:
         name = self._requests.name(disposition.host)
         return name is not None and queue.hand_on(copy, name, disposition.copy)
 

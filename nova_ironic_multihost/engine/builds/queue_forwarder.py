@@ -85,16 +85,10 @@ class QueueNoAnswer(Exception):
 class QueueForwarder:
     """Reads the RPC queues of dead hosts, again and again, from one thread."""
 
-    def __init__(
-        self,
-        host: str,
-        queues: Queues,
-        auditor: auditors.Auditor,
-        peer_poller: peer_poll.PeerPoller,
-        requests: RequestSorter,
-        lost_builds: DeadHostBuilds,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, host: str, queues: Queues, auditor: auditors.Auditor,
+                 peer_poller: peer_poll.PeerPoller, requests: RequestSorter,
+                 lost_builds: DeadHostBuilds,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host_key(host)
         self._queues = queues
         self._auditor = auditor
@@ -275,9 +269,8 @@ class QueueForwarder:
                 return False
         return True
 
-    def _handle(
-        self, key: QueueKey, reading: QueueReading, request: QueuedRequest
-    ) -> bool:
+    def _handle(self, key: QueueKey, reading: QueueReading,
+                request: QueuedRequest) -> bool:
         """Handle a request; return whether it has left this host."""
         try:
             disposition = self._decide(key, reading.queue, request)
@@ -323,9 +316,8 @@ class QueueForwarder:
         finally:
             queue.close()
 
-    def _hand_on(
-        self, queue: Queue, request: QueuedRequest, disposition: Disposition
-    ) -> bool:
+    def _hand_on(self, queue: Queue, request: QueuedRequest,
+                 disposition: Disposition) -> bool:
         name = self._requests.name(disposition.host)
         if name is None or not queue.hand_on(request, name, disposition.copy):
             return False
@@ -333,9 +325,8 @@ class QueueForwarder:
             self._handed_on[request.instance] = disposition.host
         return True
 
-    def _decide(
-        self, key: QueueKey, queue: Queue, request: QueuedRequest
-    ) -> Disposition:
+    def _decide(self, key: QueueKey, queue: Queue, request: QueuedRequest
+               ) -> Disposition:
         if request.kind is RequestKind.OTHER:
             return Disposition(Action.KEEP)
         with queue.attended():

@@ -503,6 +503,7 @@ class ChangesTestCase(cloud.AuditTestCase):
         self.assertTrue(
             self.auditor.last.nodes[node].body.endswith(b' 1'))
         self.assertEqual([], self.once())
+        self.assertFalse(self.changed)
 
     def test_node_of_another_is_not(self):
         self.cloud.contents[self.theirs[0]] = 1

@@ -292,10 +292,8 @@ class PeerPoller:
             for node in batch:
                 # A node that is not found has another owner now.
                 del reasons[node]
-                owners = left.pop(node, frozenset())
-                if found.get(node) is not Reason.AWAITED:
-                    # It may be this host's a moment later.
-                    missed |= owners
+                # If not this host's, it may be so a moment later.
+                missed |= left.pop(node, frozenset())
             reasons.update(found)
             if not free and found and (
                     Reason.TAKEN_OVER not in found.values()):

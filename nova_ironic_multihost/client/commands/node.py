@@ -86,6 +86,7 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
 class ShowNode(base.CloudCommand, show.ShowOne):
     """Show the owner of a node, since when and why, and what happens next.
 
+    owner_since is known only if the owner built the server.
     A server stands for its node. The rules are those of the documentation,
     page "Who owns a node".
     """

@@ -4,7 +4,6 @@
 
 import argparse
 from collections.abc import Sequence
-import math
 import os
 
 #: Exit statuses.
@@ -44,8 +43,9 @@ def add_extent(options: argparse.ArgumentParser) -> None:
 def seconds(text: str) -> float:
     """Parse seconds of the command line."""
     number = float(text)
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError('0 or more seconds')
+    # time.sleep takes no more than some 300 years.
+    if not 0 <= number <= 1e9:
+        raise argparse.ArgumentTypeError('0 or more seconds, at most 1e9')
     return number
 
 

@@ -113,8 +113,8 @@ def instance_states(instances: Iterable[str]) -> dict[str, InstanceState]:
 def instances_with(task_states: Iterable[str], host: str | None = None
                    ) -> dict[str, InstanceState]:
     """Read the instances that have one of these task states."""
-    return _all_instances({'task_state': list(task_states), **(
-        {} if host is None else {'host': host})})
+    return _states(all_rows({'task_state': list(task_states), **(
+        {} if host is None else {'host': host})}))
 
 
 def instances_of(host: str, after: str | None) -> dict[str, InstanceState]:
@@ -129,8 +129,8 @@ def half_done(host: str) -> dict[str, InstanceState]:
     """Read the builds and the half deleted instances of a host."""
     # DELETED comes before nova frees the allocations
     # (ComputeManager._delete_instance).
-    return _all_instances({
-        'host': host, 'vm_state': [vm_states.BUILDING, vm_states.DELETED]})
+    return _states(all_rows({
+        'host': host, 'vm_state': [vm_states.BUILDING, vm_states.DELETED]}))
 
 
 def hostless(vm_state: str) -> set[tuple[str, object]]:
@@ -141,10 +141,6 @@ def hostless(vm_state: str) -> set[tuple[str, object]]:
         for row in all_rows({'host': None, 'vm_state': vm_state}):
             found.add((row.uuid, row.updated_at))
     return found
-
-
-def _all_instances(filters):
-    return _states(all_rows(filters))
 
 
 def _states(rows):

@@ -277,12 +277,29 @@ def _set_access_ips(instance):
 
 def _notify_all(manager, uuid, kind):
     """Notify the scheduler and the listeners that the build is over."""
-    for tell in (_tell_scheduler, _tell_unversioned, _tell_versioned):
+    def tell_scheduler(context, instance):
+        manager._update_scheduler_instance_info(context, instance)
+
+    def tell_unversioned(context, instance):
+        manager._notify_about_instance_usage(
+            context, instance, kind.unversioned,
+            network_info=instance.get_network_info(),
+            extra_usage_info={'message': 'Success'} if kind is BUILD else {
+                'image_name': manager._get_image_name(instance.image_meta)})
+
+    def tell_versioned(context, instance):
+        kind.notify(
+            context, instance, manager.host,
+            phase=fields.NotificationPhase.END,
+            bdms=objects.BlockDeviceMappingList.get_by_instance_uuid(
+                context, instance.uuid))
+
+    for tell in tell_scheduler, tell_unversioned, tell_versioned:
+        context = names.admin_context()
         try:
-            tell(manager, objects.Instance.get_by_uuid(
-                names.admin_context(), uuid, expected_attrs=[
-                    'flavor', 'info_cache', 'metadata', 'system_metadata']),
-                 kind)
+            tell(context, objects.Instance.get_by_uuid(
+                context, uuid, expected_attrs=[
+                    'flavor', 'info_cache', 'metadata', 'system_metadata']))
         except Exception as exc:  # noqa: BLE001
             LOG.warning('A notification of the end of the %(action)s of '
                         'instance %(uuid)s was not sent: %(exc)s. The '
@@ -290,29 +307,8 @@ def _notify_all(manager, uuid, kind):
                             'action': kind.action, 'uuid': uuid, 'exc': exc})
 
 
-def _tell_scheduler(manager, instance, kind):
-    manager._update_scheduler_instance_info(names.admin_context(), instance)
-
-
-def _tell_unversioned(manager, instance, kind):
-    manager._notify_about_instance_usage(
-        names.admin_context(), instance, kind.unversioned,
-        network_info=instance.get_network_info(),
-        extra_usage_info={'message': 'Success'} if kind is BUILD else {
-            'image_name': manager._get_image_name(instance.image_meta)})
-
-
-def _tell_versioned(manager, instance, kind):
-    kind.notify(
-        names.admin_context(), instance, manager.host,
-        phase=fields.NotificationPhase.END,
-        bdms=objects.BlockDeviceMappingList.get_by_instance_uuid(
-            names.admin_context(), instance.uuid))
-
-
-def note_fault(
-    instance: objects.Instance, kind: TaskKind, reason: str
-) -> None:
+def note_fault(instance: objects.Instance, kind: TaskKind, reason: str
+               ) -> None:
     """Record the reason of a failed build or rebuild for the user."""
     error = names.NovaException(reason)
     _finish_event(instance, kind, error)

@@ -75,11 +75,15 @@ class RpcQueues:
     """The RPC queues of the hosts of this cell (port Queues)."""
 
     def __init__(self, virtapi):
-        self._manager = names.manager_of(virtapi)
+        manager = names.manager_of(virtapi)
+        self._guarded = frozenset(
+            operations.sent_to_host(type(manager))
+            if manager is not None else ())
 
     @property
     def readable(self) -> bool:
-        return isinstance(_driver(), impl_rabbit.RabbitDriver)
+        return isinstance(
+            listeners.transport_driver(), impl_rabbit.RabbitDriver)
 
     def open(self, host: str) -> RpcQueue:
         return self._open(queue(host))
@@ -88,24 +92,14 @@ class RpcQueues:
         return self._open(copies(host))
 
     def _open(self, name):
-        connection = _driver()._connection_pool.create(
+        connection = listeners.transport_driver()._connection_pool.create(
             common.PURPOSE_LISTEN, retry=ATTEMPTS)
         try:
-            return RpcQueue(connection, name, self._operations)
+            return RpcQueue(connection, name, self._guarded)
         except Exception:
             with contextlib.suppress(Exception):
                 connection.close()
             raise
-
-    @functools.cached_property
-    def _operations(self):
-        return frozenset(
-            operations.sent_to_host(type(self._manager))
-            if self._manager is not None else ())
-
-
-def _driver():
-    return getattr(rpc.TRANSPORT, '_driver', None)
 
 
 class RpcQueue:
@@ -155,8 +149,8 @@ class RpcQueue:
                 self._box = self._open_channel()
             try:
                 self._box.queue_bind(
-                    queue=self._name, exchange=_driver()._default_exchange,
-                    routing_key=self._name)
+                    queue=self._name, routing_key=self._name,
+                    exchange=listeners.transport_driver()._default_exchange)
             except amqp.exceptions.NotFound as exc:
                 if refused is None:
                     raise

@@ -60,9 +60,8 @@ def main():
             raise
         sys.exit(
             'nova-compute-ironic-multihost needs nova, which '
-            f'{sys.executable} does not have: pip install '
-            "'nova-ironic-multihost[nova]' in the environment of "
-            'nova-compute.')
+            f'{sys.executable} does not have: install the wheel of this '
+            'package into the environment of nova-compute.')
     compute.main()
 
 

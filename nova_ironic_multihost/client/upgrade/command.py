@@ -25,8 +25,8 @@ WIDTH = 72
 DETAILS = 'Details: '
 
 NO_NOVA = (
-    f'{PROGRAM} needs nova, which {sys.executable} does not have: pip install '
-    "'nova-ironic-multihost[nova]' in the environment of nova-compute.")
+    f'{PROGRAM} needs nova, which {sys.executable} does not have: install the '
+    'wheel of this package into the environment of nova-compute.')
 
 _DESCRIPTION = """\
 Look whether everything is ready before compute services are switched to this

@@ -111,5 +111,5 @@ class WorkstationTestCase(unittest.TestCase):
                 ('nova-ironic-multihost-status', ('upgrade', 'check'), 255)):
             with self.subTest(script):
                 self.assert_one_sentence(
-                    status, "pip install 'nova-ironic-multihost[nova]'",
+                    status, 'into the environment of nova-compute',
                     self.workstation.run(script, *arguments))

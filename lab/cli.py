@@ -208,7 +208,9 @@ def _up(args, settings):
             'seconds': {label: round(seconds, 1)
                         for label, seconds in report.steps}}))
         return 0
-    when = f'after {report.elapsed():.0f} s' if fresh else 'already'
+    # The installation was before, in another process.
+    when = (f'after a start of {report.elapsed():.0f} s' if fresh
+            else 'already')
     print(_up_text(when, shape, args.cold, settings.openrc))
     return 0
 

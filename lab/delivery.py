@@ -72,10 +72,11 @@ def serve(stock, notes, ready, end):
          if (kept := tuple(layers.intersection(row.layers)))],
         {'manager': compute, 'transport': listeners.transport_driver()},
         types.SimpleNamespace(
-            copy=copy, adopt=lambda uuid, node: False,
+            backups=types.SimpleNamespace(keep=copy),
+            nodes=types.SimpleNamespace(adopt=lambda uuid, node: False),
             in_flight=types.SimpleNamespace(
                 begin=lambda uuid: None, end=lambda uuid: None),
-            note_attendance=lambda adapter: None))
+            attendance=listeners.Attendance()))
     server = rpc.get_server(oslo_messaging.Target(
         topic=rpcapi.RPC_TOPIC, server=HOST), [compute],
         base.NovaObjectSerializer())

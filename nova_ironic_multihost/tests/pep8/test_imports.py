@@ -48,8 +48,8 @@ BREACHES = (
     (
         'layers',
         'vif.py',
-        f'from {PACKAGE} import compute',
-        f'{PACKAGE}.compute',
+        f'from {PACKAGE} import _nova_virt',
+        f'{PACKAGE}._nova_virt',
     ),
     ('nova', 'driver.py', 'import nova.conf', 'nova'),
     (

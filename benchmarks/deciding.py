@@ -86,7 +86,7 @@ class Ours:
 
     def __init__(self, cloud):
         self._cloud = cloud
-        self._standing = None
+        self._standing = incremental.LastAudit()
         self._preferences = None
         self._mine, self._instances = cloud.my_nodes, cloud.my_instances
 
@@ -112,7 +112,7 @@ class Ours:
             basis, cloud.mirror.serial, self._mine, self._instances,
             frozenset(node for node, reason in reasons.items()
                       if not incremental.reason_lasts(node, reason, facts)),
-            self._standing.turn + 1 if self._standing else 0)
+            self._standing.turn + 1)
         return len(reasons)
 
     def _with_states(self, facts):

@@ -216,7 +216,7 @@ def _up(args, settings):
 
 
 def _up_text(when, shape, cold, openrc):
-    """Return what is up, and the commands to type next.
+    """Return the line of a lab that is up, and the next commands.
 
     :param when: "already", or after how long
     :param openrc: path of the file with the credentials

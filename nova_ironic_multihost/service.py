@@ -62,7 +62,7 @@ class DriverService:
 
     :param driver: the virt driver; its own ``__init__`` has not run yet.
     :ivar tasks: the periodic tasks and their threads.
-    :ivar moving: node whose record the tracker moves -> old host, deleted.
+    :ivar moving: node -> (old host, deleted), while the tracker moves it.
     """
 
     def __init__(self, driver, virtapi):

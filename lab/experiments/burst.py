@@ -3,8 +3,8 @@
 """As many servers as there are nodes are asked for at the same time.
 
 Each is a request of its own, so they compete for the nodes. nova has the
-settings of the documentation for clouds with virtual machines, and --virtual
-fake hosts for these are there, too.
+settings of the documentation for clouds with virtual machines, and three fake
+hosts for these are there, too.
 
 Figures: servers, active, faults (nova's messages with their number, of the
 servers that are in ERROR) and built_after (seconds until the last one was
@@ -17,7 +17,6 @@ import collections
 
 from lab.bench import criteria
 from lab.bench import wanted
-from lab import options
 
 VIRTUAL = 3
 PATIENCE = 900
@@ -34,24 +33,9 @@ NEEDS = wanted.Wanted(nodes=100, options=(
     'init_command=SET+SESSION+TRANSACTION+ISOLATION+LEVEL+READ+COMMITTED'))
 
 
-def add_options(parser):
-    """Add the options of this experiment to the command line."""
-    parser.add_argument(
-        '--virtual', type=options.positive, default=VIRTUAL, metavar='N',
-        help=f'hosts for virtual machines (default: {VIRTUAL})')
-
-
-def choices(args):
-    """What the options ask of :func:`run`."""
-    return {'virtual': args.virtual}
-
-
-def run(bench, virtual):
-    """Ask for the servers; returns the figures.
-
-    :param virtual: how many hosts for virtual machines there are
-    """
-    hosts = [f'virtual-{number}' for number in range(1, virtual + 1)]
+def run(bench):
+    """Ask for the servers; returns the figures."""
+    hosts = [f'virtual-{number}' for number in range(1, VIRTUAL + 1)]
     for host in hosts:
         bench.computes.add(host, 'virtual')
     count = len(bench.recorder.view.nodes)
@@ -72,6 +56,6 @@ def run(bench, virtual):
 
 
 def failures(figures):
-    """What is not as it must be, in sentences."""
+    """Return the criteria that are not met, in sentences."""
     return criteria.unmet(figures, criteria.none(
         'faults', 'servers did not become ACTIVE: {}'))

@@ -344,7 +344,7 @@ def _parsed(project, prog, given, **how):
         # Without the text of the error: the line may have a password in it.
         raise Unknown(
             f'{getattr(error, "config_file", named)} cannot be understood: '
-            'correct what is not "[GROUP]", "option = value" or UTF-8 in it.'
+            'write "[GROUP]" and "option = value", in UTF-8.'
             ) from error
     except (cfg.Error, OSError) as error:
         raise Unknown(f'{project}.conf cannot be read: {error}. Run this as '

@@ -61,7 +61,7 @@ class ScheduledTestCase(cloud.AuditTestCase):
         return audit is not None and audit.uncached
 
     def may_reuse(self, node):
-        """Whether the audit of a node may reuse what is known of it."""
+        """Whether the audit of a node may reuse the data of the last."""
         audit = self.schedule.audit_of(node)
         return audit is not None and audit.last is not None
 

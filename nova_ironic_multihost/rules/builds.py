@@ -80,6 +80,15 @@ def left_over(state: InstanceState | None) -> bool:
             and state.task_state in takeover.BUILDING_TASKS)
 
 
+def crossed(task_state: str | None, held: bool) -> bool:
+    """Return whether a build finds a task state that another build wrote.
+
+    A fenced host that lives may go on with a build that was begun again here:
+    nova checks the task state, not the host (Instance.save).
+    """
+    return held and task_state in takeover.BUILDING_TASKS
+
+
 def given_up(state: InstanceState | None) -> bool:
     """Return whether a build has failed for good and its node can be freed."""
     return state is None or state.deleted or state.vm_state == 'error'

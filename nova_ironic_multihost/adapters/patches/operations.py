@@ -36,6 +36,7 @@ from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters import retry
+from nova_ironic_multihost.rules import builds
 
 #: Methods of ComputeManager with a parameter ``instance`` that nova does not
 #: send to its host: the instance has none, or migrates (none in Ironic does).
@@ -356,7 +357,8 @@ class GuardedSave:
         except exception.InstanceUpdateConflict as exc:
             # If the answer was lost, nova would free a running server's ports.
             if (instance.vm_state == vm_states.ACTIVE or not isinstance(
-                    exc, exception.UnexpectedTaskStateError)):
+                    exc, exception.UnexpectedTaskStateError)
+                    or self._is_crossed(exc)):
                 self._guard.leave(self._name)
             raise
         except Exception as exc:
@@ -364,6 +366,12 @@ class GuardedSave:
                     and retry.passing(exc)):
                 self._guard.leave(self._name)
             raise
+
+    def _is_crossed(self, exc):
+        held = 'host' not in self._instance.obj_what_changed()
+        return builds.crossed(
+            exc.kwargs.get('actual', {}).get('task_state'),
+            held and self._instance.host is not None)
 
 
 @contextlib.contextmanager

@@ -503,12 +503,15 @@ class Process:
         world = self.world
         world.attempts[uuid] -= 1
         state = world.placed[uuid]
+        held = claim is builds.BuildStage.HELD
         if (builds.begun_elsewhere(state, self.host, claim)
+                or not state.deleted and builds.crossed(
+                    state.task_state, held)
                 # It is built, and was taken back:
                 # adapters.patches.operations.GuardedSave.
                 or not state.deleted and state.vm_state != 'building'):
             return True
-        if claim is builds.BuildStage.HELD and not state.deleted:
+        if held and not state.deleted:
             # ResourceTracker.abort_instance_claim.
             world.set(uuid, host=None, node=None)
             if builds.begun_elsewhere(

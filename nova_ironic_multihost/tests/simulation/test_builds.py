@@ -346,6 +346,24 @@ class BuildsTest(unittest.TestCase):
         builds.processes['a'].step(0)
         builds.teardown()
 
+    def test_build_that_two_hosts_write_on(self):
+        """A fenced one goes on where its taker has come again.
+
+        Found by 20,000 examples with seed 51; the build ended in ERROR.
+        """
+        builds = Builds()
+        builds.begin()
+        builds.die_over_a_failure(fenced=True, steps=8)
+        for _ in range(4):
+            builds.ask(index=0)
+        for _ in range(3):
+            builds.turn(index=0, countdown=None)
+        builds.stand_still(index=0, build=4, steps=3, turns=3, deploys=False)
+        builds.delete(index=2)
+        builds.turn(index=2, countdown=None)
+        builds.stand_still(index=0, build=0, steps=0, turns=3, deploys=False)
+        builds.teardown()
+
     def test_no_build_is_lost_and_none_is_done_twice(self):
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)

@@ -19,6 +19,13 @@ class RuleTestCase(base.BaseTestCase):
                 builds.elsewhere(InstanceState(host), 'me'))
         self.assertFalse(builds.elsewhere(None, 'me'))
 
+    def test_task_state_of_another_build_crosses_one_that_has_the_node(self):
+        for task_state in takeover.BUILDING_TASKS:
+            self.assertTrue(builds.crossed(task_state, True))
+            self.assertFalse(builds.crossed(task_state, False))
+        for task_state in None, 'scheduling', 'deleting':
+            self.assertFalse(builds.crossed(task_state, True))
+
     def test_instance_of_another_is_elsewhere(self):
         for deleted in (False, True):
             self.assertTrue(builds.elsewhere(

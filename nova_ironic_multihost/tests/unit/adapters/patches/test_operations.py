@@ -686,6 +686,13 @@ class SavingTestCase(base.DatabaseTestCase):
         self.assertEqual(('error', None), (
             self.read().vm_state, self.read().task_state))
 
+    def test_build_that_a_fenced_host_writes_on_ends_here(self):
+        """nova would end it in ERROR; it is begun again."""
+        self.write('spawning')
+        self.assertRaises(Left, self.save, 'block_device_mapping')
+        self.assertEqual(('building', 'spawning'), (
+            self.read().vm_state, self.read().task_state))
+
     def test_user_who_deletes_it_is_heard(self):
         self.write('deleting')
         self.assertRaises(exception.UnexpectedDeletingTaskStateError,

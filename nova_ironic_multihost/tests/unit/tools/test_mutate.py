@@ -135,6 +135,13 @@ class FaultsTestCase(MutateTestCase):
                            in self.mutate.mutations(tree)})
 
 
+class DrawTestCase(MutateTestCase):
+
+    def test_without_a_room(self):
+        drawn = self.mutate.draw(self.mutate.ROOMS, 100, 0)
+        self.assertEqual({'engine', 'rules'}, {one.room for one in drawn})
+
+
 class ToyTestCase(MutateTestCase):
     """A small package."""
 
@@ -262,3 +269,10 @@ class ToyTestCase(MutateTestCase):
               contextlib.redirect_stdout(io.StringIO()) as printed):
             self.assertEqual(0, self.mutate.main())
         self.assertEqual(6, printed.getvalue().count('\n+  '))
+
+    def test_room_that_does_not_exist(self):
+        with (mock.patch('sys.argv', ['mutate', 'nowhere', '--out',
+                                      str(self.out)]),
+              contextlib.redirect_stderr(io.StringIO()) as printed):
+            self.assertRaises(SystemExit, self.mutate.main)
+        self.assertIn('toy/nowhere is no directory', printed.getvalue())

@@ -47,8 +47,9 @@ def over(name):
         raise base_driver.UnsupportedDriver(
             "It is this package's driver: name your own class, or leave the "
             "option away for nova's.")
-    base = base_driver.load(name)
-    composed = base_driver.compose(driver.IronicMultiHostDriver, base)
+    base, ours = base_driver.load(name), driver.IronicMultiHostDriver
+    composed = type(ours.__name__, (ours, base), {
+        '__module__': ours.__module__, '__doc__': ours.__doc__})
     LOG.info('The driver extends %s.', name)
     if unused := base_driver.shadowed(base):
         LOG.warning(

@@ -6,7 +6,6 @@ The decisions are in ``rules``, what carries them out in ``engine``, all that
 touches nova in ``adapters``; :mod:`.service` puts them together.
 """
 
-from nova_ironic_multihost.adapters import base_driver
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
@@ -32,10 +31,8 @@ class IronicMultiHostDriver(names.IronicDriver):
     def __init__(self, virtapi, read_only=False):
         conf.register_opts(CONF)
         self.service = service.DriverService(self, virtapi)
-        mine = dict(vars(self))
         # An operator's driver may ask Ironic there.
         super().__init__(virtapi, read_only)
-        base_driver.require_kept(self, mine)
         self.node_cache = ironic.NodeCache(
             lambda body: ironic.node(body, self.ironic_connection),
             lambda: self.service.auditor.nodes, self.service.lister)

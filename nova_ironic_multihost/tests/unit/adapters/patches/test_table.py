@@ -290,15 +290,22 @@ class CallTestCase(base.BaseTestCase):
         self.assertIs(nova, apply.novas(target, '_get_nodes'))
 
     def test_parameters(self):
-        """Also of a driver of an operator's, which hands on what it gets."""
-        class Own(names.IronicDriver):
-            def spawn(self, context, instance, *args, **kwargs):
-                pass
-
-        self.assertEqual(('self', 'context', 'instance', 'args', 'kwargs'),
-                         apply.parameters(Own.spawn))
         self.assertIn('instance', apply.parameters(
             manager.ComputeManager.attach_interface))
+
+    def test_driver_of_an_operator_that_names_its_parameters_otherwise(self):
+        class Own(names.IronicDriver):
+            def spawn(self, *args, **kwargs):
+                return args
+
+        seen = []
+        target = object.__new__(Own)
+        apply.apply(
+            [table.Row('driver', 'spawn', None, (
+                lambda parts, call: seen.append(call['instance']) or call(),),
+                '', '')], {'driver': target}, None)
+        self.assertEqual(('context', 'i1'), target.spawn('context', 'i1'))
+        self.assertEqual(['i1'], seen)
 
 
 class InsidesTestCase(base.BaseTestCase):

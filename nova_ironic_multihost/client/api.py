@@ -70,39 +70,18 @@ class _EntryGone(Exception):
 
 
 def connections(cloud: str | None = None,
-                baremetal_cloud: str | None = None,
-                project: Connection | None = None) -> Connections:
+                baremetal_cloud: str | None = None) -> Connections:
     """Return the connections with the credentials of clouds.yaml or OS_*.
 
     :param cloud: entry of clouds.yaml for nova and placement; None for
         OS_CLOUD or the other OS_* variables
     :param baremetal_cloud: entry for Ironic; None for the same as cloud
-    :param project: an existing connection to nova and placement
     :raises CloudError: without usable credentials
     """
-    project = project or _connection(cloud, '--os-cloud NAME, or OS_CLOUD')
-    return project, _without_version(
+    project = _connection(cloud, '--os-cloud NAME, or OS_CLOUD')
+    return project, (
         project if baremetal_cloud is None
         else _connection(baremetal_cloud, '--os-baremetal-cloud NAME'))
-
-
-def _without_version(connection: Connection) -> Connection:
-    """Return a connection without default microversion of Ironic.
-
-    python-ironicclient sets the latest one that it knows as the default in
-    python-openstackclient, and openstacksdk then refuses an older Ironic.
-    Our requests name their own microversions.
-    """
-    import openstack
-    from openstack.config import cloud_region
-    settings = connection.config.config
-    if '.' not in str(settings.get('baremetal_api_version', '')):
-        return connection
-    config = cloud_region.CloudRegion(
-        connection.config.name, connection.config.region_name,
-        settings | {'baremetal_api_version': '1'},
-        session=connection.session)
-    return openstack.connection.Connection(config=config)
 
 
 def _connection(cloud: str | None, how: str) -> Connection:

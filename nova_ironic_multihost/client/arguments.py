@@ -16,11 +16,6 @@ def add_clouds(options: argparse.ArgumentParser) -> None:
         '--os-cloud', metavar='NAME',
         help='entry of clouds.yaml for nova and placement (default: '
         'OS_CLOUD, or the other OS_* variables)')
-    add_baremetal_cloud(options)
-
-
-def add_baremetal_cloud(options: argparse.ArgumentParser) -> None:
-    """Add the option for Ironic's credentials; no OpenStack client has it."""
     options.add_argument(
         '--os-baremetal-cloud', metavar='NAME',
         default=os.environ.get('OS_BAREMETAL_CLOUD') or None,

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The program nova-ironic-multihost, and the plug-in of the other client.
-
-python-openstackclient imports this at each start, so keep the imports few.
-API_NAME and version give the group of entry points with its commands.
-"""
+"""The program nova-ironic-multihost."""
 
 from importlib import metadata
 import logging
@@ -18,11 +14,6 @@ from nova_ironic_multihost.client.commands import base
 
 #: The group of the commands' entry points.
 NAMESPACE = 'nova_ironic_multihost.commands'
-
-API_NAME = 'ironic_multihost'
-API_VERSION_OPTION = 'os_ironic_multihost_api_version'
-DEFAULT_API_VERSION = '1'
-API_VERSIONS = {'1': API_NAME}
 
 _DESCRIPTION = """\
 Who owns which Ironic node, why, is it healthy, and what happens if: asks
@@ -60,20 +51,6 @@ class Shell(app.App):
         if not argv:
             self.interactive_mode = False
             argv.append('help')
-
-
-def make_client(instance):
-    """Return the connection of openstacksdk; there is no other client.
-
-    :param instance: the ClientManager of python-openstackclient
-    """
-    return instance.sdk_connection
-
-
-def build_option_parser(parser):
-    """Add our only global option."""
-    arguments.add_baremetal_cloud(parser)
-    return parser
 
 
 def main(argv=None):

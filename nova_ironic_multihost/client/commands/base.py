@@ -4,13 +4,13 @@
 
 import argparse
 import datetime
+import functools
 import traceback
 
 from cliff import columns
 from cliff import command
 from cliff import show
 
-from nova_ironic_multihost.client import api
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
@@ -19,9 +19,6 @@ from nova_ironic_multihost.client import services
 from nova_ironic_multihost import conf
 
 PROGRAM = 'nova-ironic-multihost'
-
-#: Prefix of the commands in python-openstackclient.
-OPENSTACK = 'openstack baremetal compute'
 
 
 class Refused(Exception):
@@ -38,35 +35,19 @@ def unexpected(error):
 class CloudCommand:
     """Mixin for cliff's Command, Lister and ShowOne; name it before them.
 
-    The command runs in our own program and in python-openstackclient.
+    Its class attribute _epilog is cliff's: examples and exit status.
 
-    :cvar EPILOG: end of the help: examples, exit status.
     :ivar status: exit status of a command that prints a table.
     """
 
-    # The shell of python-openstackclient reads these two. Its test of the
-    # scope needs a token that it does not have yet; the APIs test it anyway.
-    auth_required = True
-    required_scope = False
-
-    EPILOG = ''
-
     status = arguments.DONE
 
-    _survey = None
-
-    def survey(self):
-        """Return the CloudClient for the options, always the same one.
-
-        :raises CloudError: without usable credentials
-        """
-        if self._survey is None:
-            options = self.app.options
-            manager = getattr(self.app, 'client_manager', None)
-            self._survey = cloud_client.CloudClient(*api.connections(
-                getattr(options, 'os_cloud', None), options.os_baremetal_cloud,
-                manager and manager.sdk_connection))
-        return self._survey
+    @functools.cached_property
+    def cloud(self):
+        """The CloudClient for the options; CloudError without credentials."""
+        options = self.app.options
+        return cloud_client.connect(
+            options.os_cloud, options.os_baremetal_cloud)
 
     def report(self, args, heartbeats=False):
         """Read the cloud and return its OwnershipReport.
@@ -75,10 +56,9 @@ class CloudCommand:
         :param heartbeats: also find the hosts that are fenced and alive
         :raises CloudError: when a service does not answer
         """
-        cloud = self.survey()
-        seen = cloud.read(zones=True)
+        seen = self.cloud.read(zones=True)
         if heartbeats:
-            seen = services.with_heartbeats(cloud, seen)
+            seen = services.with_heartbeats(self.cloud, seen)
         return ownership_report.OwnershipReport(seen, shared_settings(args))
 
     def get_parser(self, prog_name):
@@ -86,13 +66,6 @@ class CloudCommand:
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         return parser
-
-    def get_epilog(self):
-        """Return the end of the help."""
-        own = self.EPILOG
-        if self.app.NAME != PROGRAM:
-            own = own.replace(f'  {PROGRAM} ', f'  {OPENSTACK} ')
-        return '\n'.join(filter(None, (own, super().get_epilog())))
 
     def produce_output(self, parsed_args, column_names, data):
         """Print the output of a command: a row, or rows."""
@@ -152,10 +125,9 @@ class ActingCommand(CloudCommand, command.Command):
         return parser
 
     def ask(self, host):
-        """Return (the client, all compute services, that of ``host``)."""
-        cloud = self.survey()
-        known = cloud.computes(host)
-        return cloud, known, services.named(known, host)
+        """Return (all compute services, that of ``host``)."""
+        known = self.cloud.computes(host)
+        return known, services.named(known, host)
 
     @staticmethod
     def named(known, host):

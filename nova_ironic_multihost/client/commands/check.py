@@ -23,7 +23,7 @@ class Check(base.CloudCommand, lister.Lister):
     changed.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost check
         with OS_CLOUD or the other OS_* variables, as any OpenStack client
@@ -54,10 +54,9 @@ exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
 
     def take_action(self, parsed_args):
         """Return the findings; keep the exit status."""
-        cloud = self.survey()
         seen, found = findings.wait(
             lambda: services.with_heartbeats(
-                cloud, cloud.read(parsed_args.allocations)),
+                self.cloud, self.cloud.read(parsed_args.allocations)),
             parsed_args.wait, parsed_args.host)
         self.status = arguments.LEFT if found else arguments.DONE
         self.tell(findings.summary(seen, found))

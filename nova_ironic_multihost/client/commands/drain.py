@@ -61,7 +61,7 @@ class Drain(base.ActingCommand):
     drain changes nothing, and shows the nodes that are left.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost drain compute-2 --reason 'new memory' --wait 900
         disable it, and wait for 15 minutes at most until it has no free node
@@ -92,15 +92,15 @@ what to do). Ctrl-C ends the waiting, and nothing else.
 
     def take_action(self, parsed_args):
         """Disable the compute service, and watch it with --wait."""
-        cloud, known, service = self.ask(parsed_args.host)
-        services.expect_bare_metal(cloud, known, service)
+        known, service = self.ask(parsed_args.host)
+        services.expect_bare_metal(self.cloud, known, service)
         body = wanted(service, parsed_args.reason)
-        taken = self._taken(cloud, known, service)
+        taken = self._taken(known, service)
         if body and taken is False and not parsed_args.even_if_last:
             raise base.Refused(f'{refusal(known, service)}.')
-        services.change(cloud, service, body)
+        services.change(self.cloud, service, body)
         if body and not (service.disabled or parsed_args.even_if_last):
-            self._undo_if_last(cloud, service)
+            self._undo_if_last(service)
         self.say(
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
@@ -119,40 +119,40 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             self.say(f'"drain {service.host} --wait 900" shows the rest, '
                      f'"undrain {service.host}" undoes it')
             return arguments.DONE
-        return self._watch(cloud, service.host, parsed_args.wait,
+        return self._watch(service.host, parsed_args.wait,
                            base.shared_settings(parsed_args))
 
-    def _undo_if_last(self, cloud, service):
+    def _undo_if_last(self, service):
         """Enable it again if the others were drained at the same moment.
 
         :param service: as it was before
         """
         try:
-            known = cloud.computes()
+            known = self.cloud.computes()
         except cloud_state.CloudError:
             return
-        if self._taken(cloud, known, service) is False:
-            services.change(cloud, service, {'status': 'enabled'})
+        if self._taken(known, service) is False:
+            services.change(self.cloud, service, {'status': 'enabled'})
             raise base.Refused(
                 f'{refusal(known, service)}. The others were disabled at the '
                 f'same moment, so {service.host} is enabled again.')
 
-    @staticmethod
-    def _taken(cloud, known, service):
+    def _taken(self, known, service):
         """Return whether another one takes its nodes; None if not known.
 
         One without virtual machines is enough, so the question ends there.
         """
         for other in forecast.open_for_builds(known):
             if other.id != service.id:
-                virtual = services.has_virtual_machines(cloud, known, other)
+                virtual = services.has_virtual_machines(
+                    self.cloud, known, other)
                 if not virtual:
                     return None if virtual is None else True
         return False
 
-    def _watch(self, cloud, host, limit, options):
+    def _watch(self, host, limit, options):
         def read():
-            seen = cloud.read(zones=True)
+            seen = self.cloud.read(zones=True)
             service = self.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(
@@ -172,7 +172,7 @@ class Undrain(base.ActingCommand):
     takes its part of the free nodes. A repeated undrain changes nothing.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost undrain compute-2
 
@@ -182,7 +182,7 @@ what to do).
 
     def take_action(self, parsed_args):
         """Enable the compute service."""
-        cloud, _, service = self.ask(parsed_args.host)
+        _, service = self.ask(parsed_args.host)
         if service.forced_down:
             raise base.Refused(
                 f'{service.host} is {service.words}: somebody has '
@@ -191,7 +191,7 @@ what to do).
         if not service.disabled:
             self.say(f'{service.host} is enabled already')
             return arguments.DONE
-        services.change(cloud, service, {'status': 'enabled'})
+        services.change(self.cloud, service, {'status': 'enabled'})
         self.say(f'{service.host} is enabled: it takes its part of the free '
                  'nodes within some audits, a minute each as a rule')
         if service.reason not in ('', service.stop_marker, REASON):

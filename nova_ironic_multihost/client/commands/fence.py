@@ -29,7 +29,7 @@ class Fence(base.ActingCommand):
     users alone. A repeated fence changes nothing, and shows the rest.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost fence compute-2 --dry-run
         who would take what, and what would stay and why; changes nothing
@@ -77,8 +77,7 @@ else.
         options = base.shared_settings(parsed_args)
         if parsed_args.dry_run:
             return self._dry_run(parsed_args.host, options)
-        cloud = self.survey()
-        service, changed = self._declare(cloud, parsed_args)
+        service, changed = self._declare(parsed_args)
         self.say(
             f'{service.host} is forced down and disabled: others take over '
             'its servers and its free nodes' if changed else
@@ -89,13 +88,13 @@ else.
                      f'When it is repaired: start it, "unfence '
                      f'{service.host}"')
             return arguments.DONE
-        return self._watch(cloud, service.host, parsed_args.wait, options)
+        return self._watch(service.host, parsed_args.wait, options)
 
-    def _declare(self, cloud, args):
+    def _declare(self, args):
         try:
             return fencing.declare(
-                cloud, args.host, self._sure(args), args.reason, args.retry,
-                self.tell, renew=args.reason is not None)
+                self.cloud, args.host, self._sure(args), args.reason,
+                args.retry, self.tell, renew=args.reason is not None)
         except fencing.TooEarly as refused:
             raise base.Refused(
                 f'{refused} Or if it is off for sure, say so: --powered-off '
@@ -111,12 +110,12 @@ else.
         return named is not None
 
     def _dry_run(self, host, options):
-        cloud, known, service = self.ask(host)
-        services.expect_bare_metal(cloud, known, service)
+        known, service = self.ask(host)
+        services.expect_bare_metal(self.cloud, known, service)
         refused = fencing.refusal(known, service)
         host = service.host
-        found = forecast.of_host(cloud.read(zones=True), host, options,
-                                 cloud.migrations(host=host).values())
+        found = forecast.of_host(self.cloud.read(zones=True), host, options,
+                                 self.cloud.migrations(host=host).values())
         self.say(f'{host} has {found.all}')
         self.explain(found)
         if any(isinstance(target, str) for target in found.servers):
@@ -126,12 +125,12 @@ else.
             raise base.Refused(f'It is refused now: {refused}.')
         return arguments.LEFT if found.stuck else arguments.DONE
 
-    def _watch(self, cloud, host, limit, options):
+    def _watch(self, host, limit, options):
         reads = []
 
         def read():
-            seen = cloud.read(zones=True)
-            migrating = cloud.migrations(host=host).values()
+            seen = self.cloud.read(zones=True)
+            migrating = self.cloud.migrations(host=host).values()
             self._expect_dead(self.named(seen.services, host), reads)
             return forecast.of_host(seen, host, options, migrating)
 
@@ -167,7 +166,7 @@ class Unfence(base.ActingCommand):
     nodes. A repeated unfence changes nothing.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost unfence compute-2 --wait 600
         it was started just now, and needs some minutes for its first audit
@@ -188,11 +187,11 @@ what to do).
 
     def take_action(self, parsed_args):
         """Wait for heartbeats, and end the fence."""
-        cloud, _, service = self.ask(parsed_args.host)
+        _, service = self.ask(parsed_args.host)
         if service.forced_down:
-            service = self._wait_until_alive(cloud, service, parsed_args.wait)
+            service = self._wait_until_alive(service, parsed_args.wait)
         body = fencing.unwanted(service)
-        services.change(cloud, service, body)
+        services.change(self.cloud, service, body)
         self.say(
             f'{service.host} is no longer fenced' if body else
             f'{service.host} is not fenced: it is {service.words}')
@@ -204,13 +203,13 @@ what to do).
             self.say(f'{service.host} is down: it takes nothing until it is '
                      'started')
         if body:
-            self._explain(cloud, service.host)
+            self._explain(service.host)
         return arguments.DONE
 
-    def _wait_until_alive(self, cloud, service, limit):
+    def _wait_until_alive(self, service, limit):
         """Wait for heartbeats; return the compute service as read last."""
         looks = (known for _, known in self.watch(
-            lambda: cloud.computes(service.host), limit,
+            lambda: self.cloud.computes(service.host), limit,
             f'{service.host} stays fenced.', least=fencing.LOOKS))
         for now in fencing.returned(looks, [service.host]):
             return now
@@ -219,9 +218,9 @@ what to do).
             'it stays fenced. Start nova-compute there, and look into its '
             'log; with thousands of nodes give it more time (--wait).')
 
-    def _explain(self, cloud, host):
+    def _explain(self, host):
         try:
-            servers = cloud.servers(host)
+            servers = self.cloud.servers(host)
         except cloud_state.CloudError as error:
             self.say(f'  its servers are not known: {error}')
             return
@@ -244,7 +243,7 @@ class Silent(base.ActingCommand):
     that one must be up. nova must reach each cell. It changes nothing.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost silent compute-2 --for 300
         nova has missed compute-2 alone for five minutes
@@ -269,10 +268,9 @@ on standard output.
 
     def take_action(self, parsed_args):
         """Look at all compute services, until the time is over."""
-        cloud = self.survey()
         seen = set()
         for _, known in services.looks(
-                lambda: cloud.computes(parsed_args.host),
+                lambda: self.cloud.computes(parsed_args.host),
                 parsed_args.seconds):
             service = services.named(known, parsed_args.host)
             if not fencing.missed(service):
@@ -280,7 +278,7 @@ on standard output.
                          f'{service.words}')
                 return arguments.LEFT
             refused = fencing.not_alone(
-                known, service, cloud.moment(), parsed_args.within)
+                known, service, self.cloud.moment(), parsed_args.within)
             if refused:
                 raise base.Refused(f'{refused}.')
             seen.add(service.seen)
@@ -289,6 +287,6 @@ on standard output.
                     f'nova calls {service.host} down, but a heartbeat came, '
                     'or somebody changed it. Compare the clocks of the '
                     'controllers, and ask again.')
-        services.expect_bare_metal(cloud, known, service)
+        services.expect_bare_metal(self.cloud, known, service)
         self.say(f'{service.host} is silent, and no other compute service is')
         return arguments.DONE

@@ -40,7 +40,7 @@ class ListComputes(base.CloudCommand, lister.Lister):
                or the last change by an operator.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost list
   watch nova-ironic-multihost list
@@ -91,7 +91,7 @@ columns are shown, and the missing service is named
         return COLUMNS[:3], [
             (service.host, self._state(service.state),
              self._state(service.status))
-            for service in sorted(self.survey().computes(),
+            for service in sorted(self.cloud.computes(),
                                   key=lambda service: service.key)]
 
     def _state(self, word):

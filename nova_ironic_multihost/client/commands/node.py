@@ -29,7 +29,7 @@ class ListNodes(base.CloudCommand, lister.Lister):
     Next    the compute service that is about to take it, or why none is.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost node list --host compute-1
   nova-ironic-multihost node list --state free --moving
@@ -91,7 +91,7 @@ class ShowNode(base.CloudCommand, show.ShowOne):
     page "Who owns a node".
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost node show rack7-u12
   nova-ironic-multihost node show 1c1f3a52-... -f json
@@ -117,7 +117,7 @@ be asked
         [node_report] = report.verdicts(
             [_named(report.seen, parsed_args.node)])
         node = node_report.node
-        built = (self.survey().built(node.instance_uuid)
+        built = (self.cloud.built(node.instance_uuid)
                  if node.instance_uuid else None)
         return zip(*_fields(report, node_report, built).items())
 
@@ -209,7 +209,7 @@ class ListLeaks(base.CloudCommand, lister.Lister):
                empty if there is none.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost leaks
   nova-ironic-multihost leaks -f value -c Node -c Next

@@ -29,7 +29,7 @@ class Plan(base.CloudCommand, lister.Lister):
     empty, no compute service may take them: they stay without a manager.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost plan --add compute-4
   nova-ironic-multihost plan --remove compute-1 --remove compute-2

@@ -49,7 +49,7 @@ class Repair(base.CloudCommand, lister.Lister):
             the remedy.
     """
 
-    EPILOG = """\
+    _epilog = """\
 examples:
   nova-ironic-multihost repair --dry-run
   nova-ironic-multihost repair allocation-without-instance
@@ -84,8 +84,7 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
             raise base.Refused(
                 f'"{name}" names no finding that can be repaired. Name a kind '
                 f'or KIND:SUBJECT, of the kinds {", ".join(_REMEDIES)}.')
-        cloud = self.survey()
-        seen = cloud.read(allocations=True)
+        seen = self.cloud.read(allocations=True)
         every = findings.inconsistencies(seen, seen.at)
         found = [one for one in every if one.kind in _REMEDIES
                  and kind in ('', one.kind) and subject in ('', one.subject)]
@@ -93,7 +92,7 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
         found.sort(key=lambda one: 'allocation' not in one.kind)
         others = 0 if name else len(every) - len(found)
         left = len(found)
-        repairer = _Repairer(cloud, seen)
+        repairer = _Repairer(self.cloud, seen)
         rows = []
         for one in found:
             # The table has each write, so no error may lose it.

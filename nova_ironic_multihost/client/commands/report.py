@@ -84,7 +84,7 @@ class Report(base.CloudCommand, command.Command):
     it before you send it.
     """
 
-    EPILOG = f"""\
+    _epilog = f"""\
 examples:
   nova-ironic-multihost report
         writes {FILE}

@@ -531,9 +531,6 @@ clouds:
   impatient:
     api_timeout: 7
     auth: *auth
-  latest:
-    baremetal_api_version: '1.112'
-    auth: *auth
   empty:
     region_name: Nowhere
 """
@@ -693,15 +690,3 @@ class ConnectTestCase(base.BaseTestCase):
         self.authenticated(compute=clouds.NOVA)
         self.assertIn('catalog has no baremetal service',
                       self.refused('one'))
-
-    def test_ironic_older_than_the_client(self):
-        self.authenticated(baremetal=clouds.IRONIC)
-        version = {'id': 'v1', 'status': 'CURRENT', 'version': '1.99',
-                   'min_version': '1.1', 'links': [
-                       {'rel': 'self', 'href': f'{clouds.IRONIC}/v1/'}]}
-        self.http.get(f'{clouds.IRONIC}', json={
-            'default_version': version, 'versions': [version]})
-        self.http.get(f'{clouds.IRONIC}/v1/nodes', json={'nodes': []})
-        for cloud in ('latest',), ('one', 'latest'):
-            # It has come to the next one, which is not there.
-            self.assertIn('no placement service', self.refused(*cloud))

@@ -55,7 +55,6 @@ RUN = {
     'openstack aggregate add host': ADVICE,
     'openstack aggregate remove host': ADVICE,
     'openstack aggregate show': ADVICE,
-    'openstack baremetal compute': ADVICE,
     'openstack baremetal node list': ADVICE,
     'openstack baremetal node undeploy': ADVICE,
     'openstack baremetal node vif list': ADVICE,

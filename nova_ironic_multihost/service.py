@@ -14,6 +14,7 @@ service or waits for another lock while it has one of the rest.
 import os
 
 from oslo_log import log as logging
+from oslo_reports import guru_meditation_report
 
 from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import listeners
@@ -170,8 +171,6 @@ class DriverService:
         self.status_server = status_server.StatusServer(
             CONF.host, self.health_probe.picture, self.health_probe.verdict,
             self.lease_renewer.verdict, settings.metrics())
-        self.report_section = status_server.ReportSection(
-            status_server.TITLE, self.status_server.report)
 
     def _threads(self):
         """Return thread -> its tasks, by the services they may wait for."""
@@ -243,7 +242,8 @@ class DriverService:
         self._replace()
         if self.watchdog or self.status_server.server:
             self.lease_renewer.start()
-        self.report_section.begin()
+        guru_meditation_report.TextGuruMeditation.register_section(
+            'Ironic multi-host', self.status_server.report)
 
     def _replace(self):
         manager = names.manager_of(self._virtapi)
@@ -273,7 +273,6 @@ class DriverService:
     def close(self):
         """Stop the last threads, after nova's."""
         self.lease_renewer.end()
-        self.report_section.end()
         self.status_server.close()
 
     def note_switch(self):

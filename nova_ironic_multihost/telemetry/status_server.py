@@ -10,7 +10,6 @@ the report.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Set
 import contextlib
 from http import server
 from importlib import metadata
@@ -18,13 +17,10 @@ import socket
 import socketserver
 import sys
 import threading
-import typing
 from urllib import parse
-import weakref
 import zlib
 
 from oslo_log import log as logging
-from oslo_reports import guru_meditation_report
 import prometheus_client
 from prometheus_client import core as families
 from prometheus_client import utils
@@ -44,17 +40,17 @@ DISTRIBUTION = 'nova-ironic-multihost'
 
 PREFIX = 'nova_ironic_multihost'
 
-#: Seconds for which a reader may keep the server waiting.
+#: Seconds for which a reader may say nothing.
 PATIENCE = 5
-
-#: Readers at a time. One more displaces the oldest: an answer takes no time.
-READERS = 16
 
 #: Seconds after which it listens again, if there is no file for a reader.
 PAUSE = 1
 
-#: Seconds to wait until the server's thread ends, or a displaced reader's.
+#: Seconds to wait until the server's thread ends.
 GRACE = 1
+
+#: The path of the health, before the name of the host.
+HEALTH = '/healthz/'
 
 #: Values of the label ``result``.
 MOVES = {'adopted': Event.ADOPTED, 'pulled': Event.PULLED,
@@ -62,137 +58,52 @@ MOVES = {'adopted': Event.ADOPTED, 'pulled': Event.PULLED,
 
 TAKEOVERS = {'done': Event.TAKEN_OVER, 'failed': Event.TAKEOVER_FAILED}
 
-TITLE = 'Ironic multi-host'
-
 #: The most uuids that are shown of each kind of pending work.
 SHOWN = 20
 
-Report = guru_meditation_report.TextGuruMeditation
-
-
-class HttpPage(typing.NamedTuple):
-    """An HTTP answer; ``kind`` is its Content-Type."""
-
-    status: int
-    kind: str
-    body: bytes
-
-
-def line(status: int, sentence: str) -> HttpPage:
-    """Return a page of one line of text."""
-    return HttpPage(status, 'text/plain; charset=utf-8',
-                    f'{sentence}\n'.encode())
-
 
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Answers, from :meth:`start` to :meth:`stop`, each reader in a thread.
+    """Answers readers until :meth:`stop`, each in a thread.
 
-    A loop over a selector, as :meth:`socketserver.BaseServer.serve_forever`,
-    may block all threads of eventlet.
-
-    :param port: 0 for any that is free.
-    :param pages: path -> function that makes the page.
-    :param benign: paths that answer 200 if that fails: a probe would end us.
+    :param where: address or name, and port; 0 for any that is free.
+    :param pages: path -> function that returns a status and a text.
     """
 
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
-    request_queue_size = READERS
 
-    def __init__(self, address: str, port: int,
-                 pages: Mapping[str, Callable[[], HttpPage]],
-                 benign: Set[str] = frozenset()) -> None:
-        # The base class opens the port: start() calls it.
-        self.where = address, port
+    def __init__(self, where: tuple[str, int],
+                 pages: Mapping[str, Callable[[], tuple[int, str]]]) -> None:
         self.pages = pages
-        self.benign = benign
-        self._thread: threading.Thread | None = None
-        self._places = threading.BoundedSemaphore(READERS)
-        # Those that have a place and need not go, in the order of coming.
-        self._readers: list[socket.socket] = []
-
-    @property
-    def port(self) -> int | None:
-        """The port on which it listens; None if it does not."""
-        return self.server_address[1] if self._thread is not None else None
-
-    def start(self) -> None:
-        """Begin to answer; OSError if nothing can listen there."""
-        if self._thread is not None:
-            return
-        try:
-            # It may be a name.
-            self.address_family, _, _, _, where = socket.getaddrinfo(
-                *self.where, type=socket.SOCK_STREAM,
-                flags=socket.AI_PASSIVE)[0]
-            super().__init__((str(where[0]), int(where[1])), _Handler)
-        except UnicodeError as exc:
-            # No host has such a name.
-            raise OSError(str(exc)) from exc
+        self.address_family, _, _, _, address = socket.getaddrinfo(
+            *where, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        super().__init__((str(address[0]), int(address[1])), _Handler)
         self._ended = threading.Event()
-        thread = threading.Thread(target=self._answer, daemon=True,
-                                  name='ironic-multihost-metrics')
-        try:
-            thread.start()
-        except RuntimeError as exc:
-            self.server_close()
-            raise OSError(str(exc)) from exc
-        self._thread = thread
+        self._thread = threading.Thread(target=self._answer, daemon=True,
+                                        name='ironic-multihost-metrics')
+        self._thread.start()
 
     def stop(self) -> None:
-        """Answer no more, and free the port; again does nothing."""
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
+        """Answer no more, and free the port."""
         self._ended.set()
         with contextlib.suppress(OSError):
             # This ends accept() in the server's thread.
             self.socket.shutdown(socket.SHUT_RDWR)
         # A green thread does not learn of it once the socket is closed.
-        thread.join(GRACE)
+        self._thread.join(GRACE)
         self.server_close()
 
-    def _answer(self) -> None:
+    def _answer(self):
+        # A loop over a selector, as serve_forever(), may block all threads of
+        # eventlet.
         while not self._ended.is_set():
             try:
-                request, reader = self.get_request()
-            except OSError as exc:
+                self.process_request(*self.get_request())
+            except (OSError, RuntimeError) as exc:
+                # There is no file or no thread for a reader.
                 if not self._ended.wait(PAUSE):
                     LOG.debug('A reader was lost: %s', exc)
-                continue
-            if not self._has_place():
-                self.shutdown_request(request)
-                continue
-            self._readers.append(request)
-            try:
-                self.process_request(request, reader)
-            except RuntimeError as exc:
-                LOG.debug('No thread for a reader: %s', exc)
-                self._leave(request)
-                self.shutdown_request(request)
-
-    def _has_place(self) -> bool:
-        """Take a place for a reader, from another one if need be."""
-        if self._places.acquire(blocking=False):
-            return True
-        # A reader that is slow on purpose keeps nobody away.
-        with contextlib.suppress(IndexError, OSError):
-            self._readers.pop(0).shutdown(socket.SHUT_RDWR)
-        return self._places.acquire(timeout=GRACE)
-
-    def _leave(self, request: socket.socket) -> None:
-        with contextlib.suppress(ValueError):
-            self._readers.remove(request)
-        self._places.release()
-
-    def process_request_thread(self, request: typing.Any,
-                               client_address: typing.Any) -> None:
-        """Answer a reader, and give its place to others."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._leave(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log the error of a reader for developers only."""
@@ -204,30 +115,32 @@ class _Handler(server.BaseHTTPRequestHandler):
 
     timeout = PATIENCE
     server: Server
-    server_version = 'nova-ironic-multihost'
+    server_version = DISTRIBUTION
     sys_version = ''
 
     def do_GET(self) -> None:
         path = parse.unquote(self.path.partition('?')[0])
-        make = self.server.pages.get(path)
-        page = self._made(path, make) if make is not None else line(
-            404, 'There is no such page.')
-        self.send_response(page.status)
-        self.send_header('Content-Type', page.kind)
-        self.send_header('Content-Length', str(len(page.body)))
+        status, text = self._page(path)
+        body = text.encode()
+        self.send_response(status)
+        self.send_header('Content-Type', prometheus_client.CONTENT_TYPE_LATEST)
+        self.send_header('Content-Length', str(len(body)))
         self.end_headers()
         if self.command != 'HEAD':
-            self.wfile.write(page.body)
+            self.wfile.write(body)
 
     do_HEAD = do_GET
 
-    def _made(self, path: str, make: Callable[[], HttpPage]) -> HttpPage:
+    def _page(self, path):
+        if path not in self.server.pages:
+            return 404, 'There is no such page.\n'
         try:
-            return make()
+            return self.server.pages[path]()
         except Exception:
             LOG.exception('A page cannot be made.')
-            return line(200 if path in self.server.benign else 500,
-                        'It cannot be said; see the log.')
+            # A probe would end nova-compute.
+            return (200 if path.startswith(HEALTH) else 500,
+                    'It cannot be said; see the log.\n')
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: somebody asks every few seconds."""
@@ -240,6 +153,7 @@ class StatusServer:
     has the port answers 404.
 
     :param where: (address, port) of the server, None for none.
+    :ivar server: the :class:`Server` while it runs.
     """
 
     def __init__(self, host: str, picture: Callable[[], StatusSnapshot],
@@ -247,26 +161,26 @@ class StatusServer:
                  lease: Callable[[], HealthState],
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
+        self._where = where
         exposition = Exposition(picture, version())
-        health = f'/healthz/{host}'
-        self.server = Server(*where, {
-            '/metrics': lambda: HttpPage(
-                200, prometheus_client.CONTENT_TYPE_LATEST, exposition.text()),
-            health: lambda: _page(verdict()),
+        self._pages = {
+            '/metrics': lambda: (200, exposition.text()),
+            f'{HEALTH}{host}': lambda: _page(verdict()),
             f'/leasez/{host}': lambda: _page(lease()),
-        }, {health}) if where is not None else None
+        }
+        self.server: Server | None = None
 
     def open(self, required: bool = False) -> list[str]:
         """Start the server; return sentences on why nova must not start.
 
         :param required: only a probe can end this service before a takeover.
         """
-        if self.server is None:
+        if self._where is None:
             return []
         try:
-            self.server.start()
+            self.server = Server(self._where, self._pages)
         except OSError as exc:
-            address, port = self.server.where
+            address, port = self._where
             if required:
                 return [
                     'With [ironic_multihost]instance_takeover = down and no '
@@ -293,12 +207,18 @@ class StatusServer:
             self.server.stop()
 
     def report(self) -> str:
-        """Return the section of a report."""
-        return '\n'.join(report_lines(self._picture()))
+        """Return the section of a report. A signal handler calls it: no lock.
+
+        An error would leave nothing of the report.
+        """
+        try:
+            return '\n'.join(report_lines(self._picture()))
+        except Exception as exc:  # noqa: BLE001
+            return f'This section has failed: {exc!r}'
 
 
-def _page(verdict: HealthState) -> HttpPage:
-    return line(200 if verdict.well else 503, verdict.why)
+def _page(verdict: HealthState) -> tuple[int, str]:
+    return 200 if verdict.well else 503, f'{verdict.why}\n'
 
 
 def version() -> str:
@@ -318,9 +238,9 @@ class Exposition:
         self._picture = picture
         self._version = version
 
-    def text(self) -> bytes:
+    def text(self) -> str:
         """Return the metrics of this moment."""
-        return bytes(prometheus_client.generate_latest(self))
+        return prometheus_client.generate_latest(self).decode()
 
     def collect(self) -> Iterator[families.Metric]:
         """Yield the metrics of this moment."""
@@ -468,32 +388,3 @@ def _turns(picture: StatusSnapshot, work: Work) -> str:
             else f', last sign of it {picture.at - turns.sign:.1f} s ago')
     return (f'done {picture.age(work):.1f} s ago, took {turns.seconds:.1f} s, '
             f'last sign of it {picture.at - (turns.sign or 0):.1f} s ago')
-
-
-class ReportSection:
-    """A section of the report, from :meth:`begin` to :meth:`end`.
-
-    :param text: bound method, held weakly. A signal handler calls it, so it
-        must take no lock.
-    """
-
-    def __init__(self, title: str, text: Callable[[], str]) -> None:
-        self._title = title
-        self._text = weakref.WeakMethod(text)
-
-    def begin(self) -> None:
-        """Add the section, once."""
-        self.end()
-        Report.register_section(self._title, self._generate)
-
-    def end(self) -> None:
-        """Remove the section."""
-        sections = getattr(Report, 'persistent_sections', [])
-        sections[:] = [pair for pair in sections if pair[1] != self._generate]
-
-    def _generate(self) -> str:
-        text = self._text()
-        try:
-            return text() if text is not None else 'It has ended.'
-        except Exception as exc:  # noqa: BLE001
-            return f'This section has failed: {exc!r}'

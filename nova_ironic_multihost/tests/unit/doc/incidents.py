@@ -111,7 +111,7 @@ class Incident:
             host, UPTIME, self.counters, self.health, view=view,
             reasons=types.MappingProxyType({}), braked=self.braked)
         return status_server.Exposition(
-            lambda: snapshot, '1.0.0').text().decode().splitlines()
+            lambda: snapshot, '1.0.0').text().splitlines()
 
 
 class ComputeDown(Incident):

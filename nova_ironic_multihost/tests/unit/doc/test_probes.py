@@ -65,9 +65,10 @@ class ProbesTestCase(base.BaseTestCase):
         for one in mine, other:
             self.addCleanup(one.close)
             one.open()
-        port = mine.server.port
+        port = mine.server.server_address[1]
         self.assertEqual(0, self.probe(port, command))
-        self.assertNotEqual(0, self.probe(other.server.port, command))
+        self.assertNotEqual(0, self.probe(
+            other.server.server_address[1], command))
         verdict = health.HealthState(False, 'It has run out.')
         self.assertNotEqual(0, self.probe(port, command))
         mine.close()

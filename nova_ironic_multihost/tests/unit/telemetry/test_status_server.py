@@ -2,12 +2,22 @@
 
 """The metrics, health and report of a compute service."""
 
+import contextlib
+import importlib.util
 import pathlib
 import re
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
 
+import fixtures
 from oslotest import base
 import prometheus_client
 from prometheus_client import parser
+import testtools
 
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
@@ -20,10 +30,62 @@ from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests.unit.telemetry import pictures
-from nova_ironic_multihost.tests.unit.telemetry import test_http_server
 
 PAGE = (pathlib.Path(__file__).resolve().parents[4]
         / 'doc/source/reference/metrics.rst')
+
+
+#: A process with eventlet's threads: while the server waits for the next
+#: reader, and for some that say nothing, another thread goes on.
+EVENTLET = """
+import eventlet
+eventlet.monkey_patch()
+import socket
+import urllib.request
+
+from nova_ironic_multihost.telemetry import status_server
+
+one = status_server.Server(('127.0.0.1', 0), {'/page': lambda: (200, 'It')})
+port = one.server_address[1]
+silent = [socket.create_connection(('127.0.0.1', port))
+          for _ in range(20)]
+turns = 0
+
+
+def turn():
+    global turns
+    while True:
+        turns += 1
+        eventlet.sleep(0)
+
+
+eventlet.spawn(turn)
+for _ in range(3):
+    before = turns
+    with urllib.request.urlopen(f'http://127.0.0.1:{port}/page') as page:
+        assert page.read() == b'It'
+    assert turns > before
+one.stop()
+eventlet.sleep(0)
+print('done')
+"""
+
+
+def get(one, path='/page', host='127.0.0.1'):
+    """Return (status, content type, body)."""
+    try:
+        with urllib.request.urlopen(
+                f'http://{host}:{port(one)}{path}', timeout=30) as answer:
+            return answer.status, answer.headers['Content-Type'], (
+                answer.read())
+    except urllib.error.HTTPError as exc:
+        with exc:
+            return exc.code, exc.headers['Content-Type'], exc.read()
+
+
+def port(one):
+    """Return the port of a server."""
+    return one.server_address[1]
 
 
 def parsed(text):
@@ -38,7 +100,7 @@ class ExpositionTestCase(base.BaseTestCase):
 
     def text(self, *args, **fields):
         return status_server.Exposition(
-            lambda: pictures.of(*args, **fields), '1.2.3').text().decode()
+            lambda: pictures.of(*args, **fields), '1.2.3').text()
 
     def read(self, *args, **fields):
         return parsed(self.text(*args, **fields))
@@ -263,7 +325,7 @@ class WindowTestCase(base.BaseTestCase):
 
     def test_metrics(self):
         one = self.window(('127.0.0.1', 0))
-        status, kind, body = test_http_server.get(one.server, '/metrics')
+        status, kind, body = get(one.server, '/metrics')
         self.assertEqual(200, status)
         self.assertTrue(kind.startswith('text/plain; version='), kind)
         found = parsed(body.decode())
@@ -274,22 +336,22 @@ class WindowTestCase(base.BaseTestCase):
         one = self.window(('127.0.0.1', 0))
         self.assertEqual(
             (200, b'This compute service is well.\n'),
-            test_http_server.get(one.server, '/healthz/me-1')[::2])
+            get(one.server, '/healthz/me-1')[::2])
         self.verdict = health.HealthState(False, 'It hangs.')
         self.assertEqual(
             (503, b'It hangs.\n'),
-            test_http_server.get(one.server, '/healthz/me-1')[::2])
+            get(one.server, '/healthz/me-1')[::2])
 
     def test_lease(self):
         one = self.window(('127.0.0.1', 0))
         self.assertEqual(
-            200, test_http_server.get(one.server, '/leasez/me-1')[0])
+            200, get(one.server, '/leasez/me-1')[0])
         self.lease = health.HealthState(False, 'The lease has run out.')
         self.assertEqual(
             (503, b'The lease has run out.\n'),
-            test_http_server.get(one.server, '/leasez/me-1')[::2])
+            get(one.server, '/leasez/me-1')[::2])
         self.assertEqual(
-            200, test_http_server.get(one.server, '/healthz/me-1')[0])
+            200, get(one.server, '/healthz/me-1')[0])
 
     def test_another_answers_no_probe_of_this_one(self):
         """As when both of a machine were given one port."""
@@ -297,33 +359,33 @@ class WindowTestCase(base.BaseTestCase):
         for host in '', '/', '/me', '/me-2', '/ME-1', '/me-1/', '/me-1/x':
             for page in '/leasez', '/healthz':
                 self.assertEqual(
-                    404, test_http_server.get(one.server, page + host)[0], host
+                    404, get(one.server, page + host)[0], host
                 )
 
     def test_host_with_letters_that_are_special_in_a_url(self):
         one = self.window(('127.0.0.1', 0), 'a b/c?d')
-        self.assertEqual(200, test_http_server.get(
+        self.assertEqual(200, get(
             one.server, '/leasez/a%20b%2Fc%3Fd')[0])
 
     def test_host_that_is_an_address(self):
         # The kubelet asks as it is told, and encodes nothing.
         one = self.window(('127.0.0.1', 0), host='2001:db8::1')
         for path in '/leasez/2001:db8::1', '/leasez/2001%3Adb8%3A%3A1':
-            self.assertEqual(200, test_http_server.get(one.server, path)[0])
+            self.assertEqual(200, get(one.server, path)[0])
 
     def port_in_use(self):
         """Return a window whose port another one has."""
-        port = self.window(('127.0.0.1', 0), 'me-2').server.port
+        self.used = port(self.window(('127.0.0.1', 0), 'me-2').server)
         return status_server.StatusServer(
-            'me-1', None, None, None, ('127.0.0.1', port))
+            'me-1', None, None, None, ('127.0.0.1', self.used))
 
     def test_port_in_use_is_said_and_nothing_else(self):
         one = self.port_in_use()
         with self.assertLogs(status_server.__name__, 'WARNING') as logs:
             self.assertEqual([], one.open())
         self.assertIn('metrics_port', logs.output[0])
-        self.assertIn(str(one.server.where[1]), logs.output[0])
-        self.assertIsNone(one.server.port)
+        self.assertIn(str(self.used), logs.output[0])
+        self.assertIsNone(one.server)
         one.close()
 
     def test_port_in_use_where_only_a_probe_ends_it(self):
@@ -331,7 +393,7 @@ class WindowTestCase(base.BaseTestCase):
         with self.assertNoLogs(status_server.__name__):
             [sentence] = one.open(required=True)
         for words in ('metrics_port', 'metrics_address', 'in use',
-                      'forced_down', str(one.server.where[1])):
+                      'forced_down', str(self.used)):
             self.assertIn(words, sentence)
 
     def test_nothing_is_required_where_nothing_listens(self):
@@ -351,14 +413,13 @@ class WindowTestCase(base.BaseTestCase):
         one.open()
         for path, status in (('/healthz/me-1', 200), ('/metrics', 500)):
             with self.assertLogs(status_server.__name__, 'ERROR'):
-                found, _, body = test_http_server.get(one.server, path)
+                found, _, body = get(one.server, path)
             self.assertEqual(status, found)
             self.assertIn(b'cannot be said', body)
 
-    def test_closed_it_answers_no_more(self):
-        one = self.window(('127.0.0.1', 0))
-        one.close()
-        self.assertIsNone(one.server.port)
+    def test_report_that_fails_leaves_the_rest_of_it(self):
+        self.assertIn('has failed', status_server.StatusServer(
+            'me-1', lambda: self.verdict.nothing, None, None, None).report())
 
     def test_nothing_listens_by_default(self):
         one = self.window(None)
@@ -371,3 +432,122 @@ class WindowTestCase(base.BaseTestCase):
             setattr, status_server, 'DISTRIBUTION', status_server.DISTRIBUTION)
         status_server.DISTRIBUTION = 'no-such-distribution'
         self.assertEqual('', status_server.version())
+
+
+class ServerTestCase(base.BaseTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.page = 200, 'Hello.\n'
+        self.one = self.begin()
+
+    def begin(self, address='127.0.0.1', port=0):
+        one = status_server.Server((address, port), {
+            '/page': lambda: self.page, '/broken': lambda: self.page.nothing})
+        self.addCleanup(one.stop)
+        return one
+
+    def test_page(self):
+        self.assertEqual(
+            (200, prometheus_client.CONTENT_TYPE_LATEST, b'Hello.\n'),
+            get(self.one))
+        self.page = 503, 'It hangs.\n'
+        self.assertEqual(
+            (503, b'It hangs.\n'), get(self.one, '/page?verbose')[::2])
+
+    def test_other_pages_and_methods(self):
+        for path in '/else', '/page/', '/', '/PAGE':
+            status, _, body = get(self.one, path)
+            self.assertEqual(404, status)
+            # Nobody learns what others ask for.
+            self.assertNotIn(b'page/', body.lower())
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', port(self.one)), timeout=30)) as reader:
+            reader.sendall(b'DELETE /page HTTP/1.0\r\n\r\n')
+            self.assertIn(b' 501 ', reader.makefile('rb').readline())
+
+    def test_head_is_the_page_without_its_body(self):
+        """Some probes want no more than the status."""
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', port(self.one)), timeout=30)) as reader:
+            reader.sendall(b'HEAD /page HTTP/1.0\r\n\r\n')
+            answer = reader.makefile('rb').read()
+        self.assertIn(b' 200 ', answer.splitlines()[0])
+        self.assertIn(b'Content-Length: 7\r\n', answer)
+        self.assertTrue(answer.endswith(b'\r\n\r\n'))
+
+    def test_page_that_cannot_be_made(self):
+        with self.assertLogs(status_server.__name__, 'ERROR'):
+            self.assertEqual(500, get(self.one, '/broken')[0])
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_versions_of_python_are_nobodys_business(self):
+        with urllib.request.urlopen(
+                f'http://127.0.0.1:{port(self.one)}/page',
+                timeout=30) as answer:
+            self.assertEqual('nova-ironic-multihost',
+                             answer.headers['Server'].strip())
+
+    def test_port_in_use(self):
+        error = self.assertRaises(
+            OSError, status_server.Server, ('127.0.0.1', port(self.one)), {})
+        self.assertIn('in use', error.strerror)
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_address_that_is_not_there(self):
+        for address in '192.0.2.1', 'no such host':
+            self.assertRaises(OSError, status_server.Server, (address, 0), {})
+
+    def test_port_is_free_when_it_has_ended(self):
+        number = port(self.one)
+        self.assertEqual(200, get(self.one)[0])
+        self.one.stop()
+        self.one.stop()
+        self.assertRaises(OSError, socket.create_connection,
+                          ('127.0.0.1', number), 30)
+        self.assertEqual(number, port(self.begin(port=number)))
+
+    def test_thread_ends_with_it(self):
+        def threads():
+            return [thread for thread in threading.enumerate()
+                    if thread.name == 'ironic-multihost-metrics']
+
+        [thread] = threads()
+        self.assertTrue(thread.daemon)
+        self.one.stop()
+        thread.join(30)
+        self.assertEqual([], threads())
+
+    def test_reader_that_says_nothing_holds_up_no_other(self):
+        silent = [socket.create_connection(
+            ('127.0.0.1', port(self.one)), timeout=30) for _ in range(3)]
+        for reader in silent:
+            self.addCleanup(reader.close)
+        self.assertEqual(200, get(self.one)[0])
+
+    def test_reader_that_says_nothing_is_left(self):
+        self.useFixture(fixtures.MockPatchObject(
+            status_server._Handler, 'timeout', 0.01))
+        with contextlib.closing(socket.create_connection(
+                ('127.0.0.1', port(self.one)), timeout=30)) as reader:
+            self.assertEqual(b'', reader.recv(1))
+
+    @testtools.skipUnless(
+        importlib.util.find_spec('eventlet'), 'no nova has it any more')
+    def test_threads_of_eventlet(self):
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', EVENTLET],
+            capture_output=True, text=True, timeout=120)
+        self.assertEqual((0, 'done\n'), (done.returncode, done.stdout),
+                         done.stderr)
+
+    def test_ipv6(self):
+        if not socket.has_ipv6:
+            self.skipTest('no IPv6')
+        try:
+            with contextlib.closing(
+                    socket.socket(socket.AF_INET6)) as trial:
+                trial.bind(('::1', 0))
+        except OSError as exc:
+            self.skipTest(str(exc))
+        self.assertEqual(200, get(self.begin('::1'), host='[::1]')[0])

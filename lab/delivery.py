@@ -14,7 +14,6 @@ queue any more. With ``--stock`` builds are acknowledged when they come, as
 oslo.messaging does.
 """
 
-import dataclasses
 import functools
 import json
 import multiprocessing
@@ -68,8 +67,7 @@ def serve(stock, notes, ready, end):
     layers = {operations.accept_build} | (
         set() if stock else {handlers.hold_builds})
     apply.apply(
-        [dataclasses.replace(row, layers=kept) for row in table.rows()
-         if (kept := tuple(layers.intersection(row.layers)))],
+        [row for row in table.rows() if row.layer in layers],
         {'manager': compute, 'transport': listeners.transport_driver()},
         types.SimpleNamespace(
             backups=types.SimpleNamespace(keep=copy),

@@ -94,7 +94,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._thread.join(GRACE)
         self.server_close()
 
-    def _answer(self):
+    def _answer(self) -> None:
         # A loop over a selector, as serve_forever(), may block all threads of
         # eventlet.
         while not self._ended.is_set():
@@ -131,7 +131,7 @@ class _Handler(server.BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def _page(self, path):
+    def _page(self, path: str) -> tuple[int, str]:
         if path not in self.server.pages:
             return 404, 'There is no such page.\n'
         try:
@@ -240,7 +240,7 @@ class Exposition:
 
     def text(self) -> str:
         """Return the metrics of this moment."""
-        return prometheus_client.generate_latest(self).decode()
+        return str(prometheus_client.generate_latest(self), 'utf-8')
 
     def collect(self) -> Iterator[families.Metric]:
         """Yield the metrics of this moment."""

@@ -17,20 +17,16 @@ def lines(used):
     """Yield the lines of a list-table."""
     yield '.. list-table::'
     yield '   :header-rows: 1'
-    yield '   :widths: 34 40 16 10'
+    yield f'   :widths: {"40 50 10" if used else "34 40 16 10"}'
     yield ''
-    yield from _row(('attribute', 'without it this is lost',
-                     'by' if used else 'layers, the outermost first',
-                     'nova'))
+    layer = [] if used else ['layer']
+    yield from _row(('attribute', 'without it this is lost', *layer, 'nova'))
     for row in table.ROWS:
-        if bool(row.layers) is used:
+        if bool(row.layer) is used:
             continue
+        layer = [] if used else [f'``{row.layer.__name__}``']
         yield from _row((
-            f'``{row.full()}``', row.purpose + (
-                '; nova-compute starts without it' if row.optional else ''),
-            f'``{row.by}``' if row.by else ', '.join(
-                f'``{one.__name__}``' for one in reversed(row.layers)),
-            _releases(row)))
+            f'``{row.full()}``', row.purpose, *layer, _releases(row)))
 
 
 def _releases(row):

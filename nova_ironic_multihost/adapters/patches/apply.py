@@ -19,12 +19,9 @@ import types
 import typing
 
 from nova import safe_utils
-from oslo_log import log as logging
 
 if typing.TYPE_CHECKING:
     from nova_ironic_multihost.adapters.patches.table import Row
-
-LOG = logging.getLogger(__name__)
 
 
 class MismatchError(Exception):
@@ -35,7 +32,7 @@ class MismatchError(Exception):
 class Call:
     """A call of one of nova's methods.
 
-    :ivar method: nova's bound method, or the next layer.
+    :ivar method: nova's bound method.
     :ivar parameters: names of the method's parameters, without ``self``.
     """
 
@@ -98,43 +95,33 @@ def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
     :raises MismatchError: nothing is replaced.
     """
     rows = [*rows]
-    wrong = {row: why for row in rows if (why := row.mismatch())}
-    if refused := [why for row, why in wrong.items() if not row.optional]:
-        raise MismatchError(' '.join(dict.fromkeys(refused)))
-    for row, why in wrong.items():
-        LOG.warning('Something that saves time is left out (%(lost)s): '
-                    '%(why)s', {'lost': row.purpose, 'why': why})
+    if wrong := dict.fromkeys(why for row in rows if (why := row.mismatch())):
+        raise MismatchError(' '.join(wrong))
     made = [(target, name, _layered(row, target, name, parts))
-            for row in rows if row.target in targets and row not in wrong
-            and row.layers for target in [targets[row.target]]
+            for row in rows if row.layer and row.target in targets
+            for target in [targets[row.target]]
             for name in row.names(type(target))]
     for target, name, method in made:
         setattr(target, name, method)
 
 
 def novas(target: object, name: str) -> typing.Any:
-    """Return nova's method, without the layers."""
+    """Return nova's method, without the layer."""
     method = getattr(target, name)
     return getattr(method, '__dict__', {}).get('nova', method)
 
 
 def _layered(row, target, name, parts):
-    """Return a method with the layers of a row, the first one innermost."""
+    """Return a method with the layer of a row around it."""
     function = getattr(row.owner, name, None) or getattr(type(target), name)
     names = parameters(function)[1:]
-    method, nova = getattr(target, name), novas(target, name)
-    for layer in row.layers:
-        method = types.MethodType(
-            _layer(layer, parts, name, method, names, function), target)
-    method.__func__.nova = nova
-    return method
+    method = getattr(target, name)
 
-
-def _layer(layer, parts, name, method, names, function):
     # nova tracks bound methods alone (service._TrackingEndpointWrapper).
     @functools.wraps(getattr(method, '__func__', function))
     def call(self, *args, **kwargs):
-        return layer(parts, Call(
+        return row.layer(parts, Call(
             self, name, method, names, args, kwargs))
 
-    return call
+    call.nova = novas(target, name)
+    return types.MethodType(call, target)

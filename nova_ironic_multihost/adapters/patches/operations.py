@@ -177,6 +177,7 @@ def carry_out_build(parts, call):
     outcomes = []
 
     def build():
+        instance.save = GuardedSave(parts.guard, call.name, instance)
         try:
             return call()
         except BaseException as exc:
@@ -288,13 +289,6 @@ def give_back(parts, call):
     return (parts.guard.give_back(
                 call.name, call['instance'], call, patient=True)
             if parts.guard.building else call())
-
-
-def save_as_a_build(parts, call):
-    """Let a build write over nothing but what a build has written."""
-    call['instance'].save = GuardedSave(
-        parts.guard, call.name, call['instance'])
-    return call()
 
 
 class GuardedSave:

@@ -7,9 +7,6 @@ nova promises its virt drivers the public methods of
 beyond that. :mod:`.apply` checks all rows before it replaces anything. The
 upgrade check, ``tools/nova-contract``, the tests on each nova and the page
 "What is replaced in nova" read the same rows.
-
-The layers of a row stand around nova's method, the first one innermost. A call
-passes them from the last one to the first.
 """
 
 from __future__ import annotations
@@ -66,26 +63,20 @@ class Row:
     :param parameters: names of parameters that a layer reads, or that are
         given, separated by spaces; None for several methods, or an attribute
         that is no method.
-    :param layers: functions of (parts, :class:`.apply.Call`) around it, the
-        innermost first; none if it is called or read, and not replaced.
-    :param users: functions of nova that rely on what is replaced.
+    :param layer: function of (parts, :class:`.apply.Call`) around it; None if
+        it is called or read, or replaced by other means.
     :param purpose: why this package needs it, and so the loss without it.
-    :param by: what replaces it, if :func:`.apply.apply` does not.
     :param since: first release of nova with it.
     :param until: last release of nova for which it is needed.
-    :param optional: nova-compute also starts without it.
     """
 
     target: str
     name: str | Callable[[type], list[str]]
     parameters: str | None
-    layers: tuple[Callable, ...]
-    users: str
+    layer: Callable | None
     purpose: str
-    by: str = ''
     since: int = OLDEST
     until: float = float('inf')
-    optional: bool = False
 
     @property
     def label(self) -> str:
@@ -135,7 +126,7 @@ class Row:
         if inspect.isclass(owner) and inspect.isfunction(method):
             # The object itself.
             del needed[:1]
-        if not self.layers and (more := {*needed} - given):
+        if not self.layer and (more := {*needed} - given):
             return self.sentence(f'needs {", ".join(sorted(more))}')
         return ''
 
@@ -164,8 +155,7 @@ def targets(manager: typing.Any, driver: typing.Any
 
 def lacking() -> list[str]:
     """Return CLASS.METHOD of the rows that the installed nova does not fit."""
-    return sorted({
-        row.full() for row in rows() if not row.optional and row.mismatch()})
+    return sorted({row.full() for row in rows() if row.mismatch()})
 
 
 def version() -> str:
@@ -179,161 +169,141 @@ def version() -> str:
 def rows(release: float | None = None) -> list[Row]:
     """Return the rows for a release of nova.
 
-    :param release: major number; None for the nova that is installed. If that
-        has another kind of number it is known by what it has.
+    :param release: major number; None for the nova that is installed, which
+        is known by what it has.
     """
     if release is None:
-        number = version().partition('.')[0]
-        release = int(number) if number.isdecimal() else 0
-        if not OLDEST <= release < 2 * LATEST:
-            # nova 33 has no such method.
-            release = LATEST if hasattr(
-                nova_manager.Manager, 'set_shutdown_in_progress') else 33
+        release = LATEST if hasattr(
+            nova_manager.Manager, 'set_shutdown_in_progress') else 33
     return [row for row in ROWS if row.since <= release <= row.until]
 
 
 #: How the audits of nova's manager come to records and nodes.
 _AUDITS = (
     Row('manager', '_get_compute_nodes_in_db', 'nodenames',
-        (handlers.read_records,), 'ComputeManager.update_available_resource',
+        handlers.read_records,
         'an audit works with the records that the driver has read, and comes '
         'to no node that is not due'),
     Row('tracker', 'clean_compute_node_cache', 'compute_nodes_in_db',
-        (handlers.keep_current,), 'ComputeManager.update_available_resource',
+        handlers.keep_current,
         'a node that this host took since the audit began stays tracked'),
     Row('tracker', '_get_compute_node', 'context node_uuid',
-        (handlers.judge_record,), 'ResourceTracker._init_compute_node',
+        handlers.judge_record,
         'this host takes no record of another host without asking'),
     Row('tracker', '_update_to_placement', 'context compute_node',
-        (handlers.judge_again,), 'ResourceTracker._update',
+        handlers.judge_again,
         'a record that others get while placement is told stays theirs'),
     Row('tracker', '_init_compute_node', 'context resources',
-        (handlers.note_moves,), 'ResourceTracker._update_available_resource',
+        handlers.note_moves,
         'a record that another host creates at the same time refuses one '
         'node, and does not end the service'),
     Row('manager', '_update_available_resource_for_node', 'nodename',
-        (handlers.audit_if_due,), 'ComputeManager.update_available_resource',
+        handlers.audit_if_due,
         'a node of which nothing has changed is not audited each time'),
     Row('tracker', 'update_available_resource', 'nodename',
-        (handlers.note_audit,),
-        'ComputeManager._update_available_resource_for_node',
+        handlers.note_audit,
         'the driver knows which audits of nodes have succeeded'),
-    Row('tracker', '_update', 'compute_node', (handlers.note_update,),
-        'ResourceTracker.instance_claim ResourceTracker.abort_instance_claim '
-        'ResourceTracker.update_usage '
-        'ResourceTracker._update_available_resource',
+    Row('tracker', '_update', 'compute_node', handlers.note_update,
         'a node whose usage has changed is audited again'),
-    Row('tracker', 'update_usage', 'instance nodename',
-        (handlers.note_change,), 'ComputeManager._update_resource_tracker',
+    Row('tracker', 'update_usage', 'instance nodename', handlers.note_change,
         'a node is audited again when an instance has changed'),
-    *(Row('tracker', name, 'nodename', (handlers.note_change,),
-          f'ComputeManager._{name}', 'the next audit tells the scheduler')
+    *(Row('tracker', name, 'nodename', handlers.note_change,
+          'the next audit tells the scheduler')
       for name in ('build_failed', 'build_succeeded')),
-    Row('manager', '_complete_deletion', 'instance', (handlers.note_change,),
-        'ComputeManager._delete_instance',
+    Row('manager', '_complete_deletion', 'instance', handlers.note_change,
         'the next audit frees what a delete could not free'),
     Row('client', 'get_allocations_for_resource_provider', 'rp_uuid',
-        (handlers.note_allocations,),
-        'ResourceTracker._remove_deleted_instances_allocations',
+        handlers.note_allocations,
         'a free node with an allocation is audited again: what deleted '
-        'servers have left is taken off', optional=True),
+        'servers have left is taken off'),
     Row('tracker', '_sync_compute_service_disabled_trait', 'traits',
-        (handlers.set_traits,), 'ResourceTracker._get_traits',
+        handlers.set_traits,
         'no provider is marked because the service is about to end, and each '
         "is marked as nova's"),
     Row('client', 'get_provider_tree_and_ensure_root', 'rp_uuid',
-        (compat.get_root,), 'ResourceTracker._update_to_placement',
+        compat.get_root,
         'an audit of a node or a claim copies one provider', until=33),
-    Row('client', 'update_from_provider_tree', 'new_tree',
-        (compat.flush_root,), 'ResourceTracker._update_to_placement',
+    Row('client', 'update_from_provider_tree', 'new_tree', compat.flush_root,
         'nova compares that copy with one provider', until=33),
 )
 
 #: How a service starts, is disabled and ends.
 _SERVICE = (
-    Row('manager', 'post_start_hook', '', (handlers.start_driver,),
-        'Service.start', 'the driver acts when the service takes builds'),
+    Row('manager', 'post_start_hook', '', handlers.start_driver,
+        'the driver acts when the service takes builds'),
     Row('manager', '_update_compute_provider_status', 'enabled',
-        (handlers.note_switch,), 'ComputeManager.set_host_enabled',
+        handlers.note_switch,
         'the request that disables a service does not wait for all its '
         'nodes, and the driver knows when others may have seen it disabled'),
-    Row('manager', 'set_shutdown_in_progress', '', (handlers.stop_driver,),
-        'Service.stop', 'the driver begins nothing new at the end', since=34),
-    Row('service', 'stop', '', (handlers.stop_driver,), 'ServiceLauncher',
+    Row('manager', 'set_shutdown_in_progress', '', handlers.stop_driver,
+        'the driver begins nothing new at the end', since=34),
+    Row('service', 'stop', '', handlers.stop_driver,
         'the driver begins nothing new at the end', until=33),
-    Row('transport', 'listen', '', (handlers.hold_builds,), 'Transport',
+    Row('transport', 'listen', '', handlers.hold_builds,
         'a build is acknowledged when there is a copy of it, and nothing '
         'that comes when the service ends'),
     Row('manager', '_init_instance', 'context instance',
-        (handlers.init_instance,), 'ComputeManager.init_host',
+        handlers.init_instance,
         'a takeover that was interrupted goes on, and what fails for one '
         'instance does not end the service'),
-    *(Row('manager', name, '', (handlers.leave_out,),
-          'ComputeManager.init_host', f'the start of the service {why}')
+    *(Row('manager', name, '', handlers.leave_out,
+          f'the start of the service {why}')
       for name, why in (
           ('_get_nodes', 'reads no records of nodes'),
           ('_destroy_evacuated_instances', 'destroys no machine because its '
            'server was to be evacuated'),
           ('_error_out_instances_whose_build_was_interrupted',
            'leaves builds alone that wait in its queue'))),
-    Row('manager', '_check_for_host_rename', '',
-        (handlers.read_few_instances,), 'ComputeManager.init_host',
+    Row('manager', '_check_for_host_rename', '', handlers.read_few_instances,
         'the start of the service reads no instances without need'),
     Row('manager', '_update_scheduler_instance_info', 'context instance',
-        (handlers.tell_of_one,), 'ComputeManager.init_host',
+        handlers.tell_of_one,
         'the scheduler does not take these few for all of this host'),
 )
 
 #: How operations on instances ask the guard.
 _OPERATIONS = (
-    Row('manager', operations.sent_to_host, None, (operations.operate,),
-        'RPCDispatcher ComputeManager', 'an operation on an instance that '
-        'has moved is not carried out, and no evacuation is'),
-    Row('driver', operations.mutations, None, (operations.CHANGE_MACHINE,),
-        'ComputeManager', 'the machine of an instance that has moved is left '
-        'alone'),
+    Row('manager', operations.sent_to_host, None, operations.operate,
+        'an operation on an instance that has moved is not carried out, and '
+        'no evacuation is'),
+    Row('driver', operations.mutations, None, operations.CHANGE_MACHINE,
+        'the machine of an instance that has moved is left alone'),
     Row('manager', 'external_instance_event', 'instances events',
-        (operations.sift_events,), 'RPCDispatcher',
+        operations.sift_events,
         'an event for an instance that has moved is dropped'),
     Row('manager', 'build_and_run_instance', 'instance node',
-        (operations.accept_build,), 'RPCDispatcher',
+        operations.accept_build,
         'the driver knows which builds are here, and has a copy of each; one '
         'that was sent to a dead host finds its node here'),
     Row('manager', '_do_build_and_run_instance',
-        'instance node requested_networks',
-        (operations.save_as_a_build, operations.carry_out_build),
-        'ComputeManager.build_and_run_instance',
+        'instance node requested_networks', operations.carry_out_build,
         "a build that is done or another's is not carried out, and its end "
         'is noted'),
-    Row('manager', '_build_and_run_instance', 'instance',
-        (operations.ATTEMPT,), 'ComputeManager._do_build_and_run_instance',
+    Row('manager', '_build_and_run_instance', 'instance', operations.ATTEMPT,
         'nova does not clean up after a build whose instance has moved'),
-    Row('manager', '_snapshot_instance', 'instance', (operations.PART,),
-        'ComputeManager.snapshot_instance',
+    Row('manager', '_snapshot_instance', 'instance', operations.PART,
         'a snapshot of an instance that has moved is not carried out'),
-    Row('manager', '_delete_instance', 'instance', (operations.ATTEMPT,),
-        'ComputeManager.terminate_instance',
+    Row('manager', '_delete_instance', 'instance', operations.ATTEMPT,
         'a delete that fails as nobody answers is repeated'),
-    *(Row('manager', name, 'instance', (operations.CLEAN_UP,),
-          'ComputeManager reverts_task_state',
+    *(Row('manager', name, 'instance', operations.CLEAN_UP,
           'a failure is not written to an instance that has moved')
       for name in ('_instance_update', '_set_instance_obj_error_state',
                    '_try_deallocate_network')),
     Row('tracker', '_set_instance_host_and_node', 'instance node',
-        (operations.claim,), 'ResourceTracker.instance_claim',
+        operations.claim,
         'no build takes an instance that another compute service has claimed '
         'meanwhile, or overwrites what that has written'),
     Row('tracker', '_unset_instance_host_and_node', 'instance',
-        (operations.abort_claim,), 'ResourceTracker.abort_instance_claim',
+        operations.abort_claim,
         'an instance that has moved keeps its host and its node'),
     Row('manager', '_nil_out_instance_obj_host_and_node', 'instance',
-        (operations.give_back,), 'ComputeManager._do_build_and_run_instance',
+        operations.give_back,
         'a build that fails in the middle of its claim gives back no claim '
         'of another host'),
 )
 
 
-def _used(purpose, lines, by='', until=float('inf')):
+def _used(purpose, lines, until=float('inf')):
     """Return rows of what is called or read, or replaced by other means.
 
     :param lines: each a target and names, with parameters that are given if
@@ -343,7 +313,7 @@ def _used(purpose, lines, by='', until=float('inf')):
         target, _, names = line.partition(' ')
         for name, given in re.findall(r'(\w+)(\(.*?\))?', names):
             yield Row(target, name, given[1:-1].replace(',', '')
-                      if given else None, (), '', purpose, by=by, until=until)
+                      if given else None, None, purpose, until=until)
 
 
 _USED = (
@@ -405,12 +375,10 @@ _USED = (
           get_provider_uuids_in_tree(name_or_uuid)""", until=33),
     *_used('the start of the service reads no instances without need', """\
         nova.objects.instance:InstanceList
-          get_by_host(context, host, expected_attrs, use_slave)""",
-           by='handlers.read_few_instances'),
+          get_by_host(context, host, expected_attrs, use_slave)"""),
     *_used('a build writes over nothing but what a build has written', """\
         nova.objects.instance:Instance save(expected_vm_state,
-          expected_task_state, admin_state_reset)""",
-           by='operations.save_as_a_build'),
+          expected_task_state, admin_state_reset)"""),
     *_used('the driver knows which services share which nodes, and which '
            'nodes are free', """\
         driver _get_hypervisor_type() _get_node(node_id)
@@ -419,7 +387,7 @@ _USED = (
     *_used('a build waits for no list of all nodes, and nodes of others are '
            'not kept', """\
         driver _refresh_cache() _refresh_hash_ring(ctxt)
-          _node_from_cache(node_id)""", by='driver'),
+          _node_from_cache(node_id)"""),
     *_used('the driver reads queues of other hosts', """\
         oslo_messaging.transport:Transport _driver
         transport _connection_pool _default_exchange
@@ -437,8 +405,7 @@ _USED = (
         oslo_messaging._drivers.amqpdriver:MessageOperationsHandler do(task)
         oslo_messaging._drivers.impl_rabbit:RabbitMessage _raw_message
         oslo_messaging._drivers.base:PollStyleListenerAdapter
-          _poll_style_listener _listen_thread _started""",
-           by='listeners'),
+          _poll_style_listener _listen_thread _started"""),
     *_used('the driver reads nodes page by page', """\
         connection _get_connection
         node _max_microversion"""),

@@ -3,7 +3,6 @@
 """What tests of the door to nova share."""
 
 import contextlib
-import dataclasses
 import inspect
 from unittest import mock
 
@@ -47,8 +46,7 @@ BUILDS = operations.accept_build, operations.carry_out_build
 OPERATIONS = (
     *BUILDS, operations.operate, operations.sift_events, operations.ATTEMPT,
     operations.PART, operations.CLEAN_UP, operations.CHANGE_MACHINE,
-    operations.claim, operations.abort_claim, operations.give_back,
-    operations.save_as_a_build)
+    operations.claim, operations.abort_claim, operations.give_back)
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 
@@ -71,8 +69,7 @@ def replace(layers, compute, driver=None, **parts):
                'driver': driver, 'transport': listeners.transport_driver(),
                'service': compat.starting_service(compute)}
     apply.apply(
-        [dataclasses.replace(row, layers=kept) for row in table.rows()
-         if (kept := tuple(one for one in row.layers if one in layers))],
+        [row for row in table.rows() if row.layer in layers],
         {target: one for target, one in targets.items() if one is not None},
         some(moving={}, **parts))
 

@@ -12,6 +12,8 @@ from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.tests.unit import tools
 
+AUDIT = 'nova.compute.manager:ComputeManager.audit'
+
 
 class ContractTestCase(base.BaseTestCase):
 
@@ -34,7 +36,6 @@ class ComputeManager:
         self.row = types.SimpleNamespace(
             name='audit', purpose='nodes are audited',
             parameters='context node',
-            users='ComputeManager.audit',
             places=('nova.compute.manager:ComputeManager',),
             full=lambda: f'ComputeManager.{self.row.name}')
 
@@ -44,39 +45,40 @@ class ComputeManager:
         (root / 'nova' / 'compute' / 'manager.py').write_text(text)
         return self.script.Tree(root)
 
-    def differences(self, text, *followed, **row):
+    def differences(self, text, *functions, **row):
         vars(self.row).update(row)
-        known = {user: [self.script.fingerprint(before)]
-                 for user in (*self.row.users.split(), *followed)
-                 if (before := self.tree(self.MANAGER).text(user))}
+        known = {function: [self.script.fingerprint(
+            self.tree(self.MANAGER).text(function))]
+            for function in functions}
         return [*self.script.differences(
-            [self.row], self.tree(text), known, followed)]
+            [self.row], self.tree(text), known)]
 
     def test_nova_that_is_known(self):
-        self.assertEqual([], self.differences(self.MANAGER))
+        self.assertEqual([], self.differences(self.MANAGER, AUDIT))
 
     def test_comments_and_docstrings_do_not_count(self):
         self.assertEqual([], self.differences(self.MANAGER.replace(
             '# It may be gone.', '# It is there.').replace(
-                'Audit a node.', 'Audit it.')))
+                'Audit a node.', 'Audit it.'), AUDIT))
 
     def test_function_that_has_another_text(self):
         self.assertEqual(
-            [('changed', 'ComputeManager.audit', 'read it')],
-            self.differences(self.MANAGER.replace('return ', '')))
+            [('changed', AUDIT, 'read it')],
+            self.differences(self.MANAGER.replace('return ', ''), AUDIT))
 
     def test_parameter_that_is_no_more(self):
-        [found, _] = self.differences(
+        [found] = self.differences(
             self.MANAGER.replace('context, node', 'context, name'))
         self.assertEqual(('parameters', 'ComputeManager.audit', 'node'), found)
 
     def test_method_that_is_no_more(self):
-        found = self.differences(self.MANAGER.replace('def audit', 'def look'))
+        found = self.differences(
+            self.MANAGER.replace('def audit', 'def look'), AUDIT)
         self.assertEqual(['gone', 'gone'], [kind for kind, _, _ in found])
         self.assertEqual('nodes are audited', found[0][2])
 
     def test_attribute_that_a_class_sets(self):
-        row = {'name': '_rt', 'parameters': None, 'users': ''}
+        row = {'name': '_rt', 'parameters': None}
         self.assertEqual([], self.differences(self.MANAGER, **row))
         [(kind, what, _)] = self.differences(
             self.MANAGER.replace('_rt', 'rt'), **row)
@@ -84,8 +86,7 @@ class ComputeManager:
 
     def test_package_that_the_tree_has_not(self):
         self.assertEqual([], self.differences(
-            self.MANAGER, places=('oslo_messaging.transport:Transport',),
-            users=''))
+            self.MANAGER, places=('oslo_messaging.transport:Transport',)))
 
     def test_function_of_a_module_that_is_followed(self):
         followed = 'nova.compute.manager:.reverts'
@@ -94,7 +95,7 @@ class ComputeManager:
             self.MANAGER = 'def reverts():\n    pass\n'
             self.assertEqual(expected, self.differences(
                 self.MANAGER.replace('pass', text), followed,
-                name='reverts', parameters='', users='',
+                name='reverts', parameters='',
                 places=('nova.compute.manager:',)))
 
     def test_release_of_a_tree(self):
@@ -111,5 +112,4 @@ class ComputeManager:
         known = self.script.read()
         for tree in self.script.installed():
             self.assertEqual([], [*self.script.differences(
-                table.rows(self.script.release_of(tree.path)), tree, known,
-                self.script.followed(known))])
+                table.rows(self.script.release_of(tree.path)), tree, known)])

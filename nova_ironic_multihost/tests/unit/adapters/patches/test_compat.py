@@ -27,7 +27,7 @@ SHARING = uuidsentinel.sharing
 AGGREGATE = uuidsentinel.aggregate
 CONSUMER = uuidsentinel.consumer
 
-NEEDED = any(compat.get_root in row.layers for row in table.rows())
+NEEDED = any(compat.get_root is row.layer for row in table.rows())
 CLIENT = report.SchedulerReportClient
 
 before_34 = unittest.skipUnless(

@@ -346,9 +346,9 @@ class SeamTestCase(oslo_base.BaseTestCase):
                 seen.append(call['instance'])
                 call()
 
-            apply.apply(
-                [table.Row('manager', name, '', (look, look), '', '')],
-                {'manager': self.manager}, None)
+            for _ in range(2):
+                apply.apply([table.Row('manager', name, '', look, '')],
+                            {'manager': self.manager}, None)
             getattr(self.manager, name)(
                 None, self.instance, 'argument', *(
                     [False] if name == 'rebuild_instance' else []))

@@ -3,7 +3,6 @@
 """What is replaced in nova: the table, and how it is applied."""
 
 import ast
-import inspect
 import pathlib
 import types
 from unittest import mock
@@ -21,7 +20,6 @@ import nova_ironic_multihost
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import table
-from nova_ironic_multihost.tests.unit import tools
 
 PACKAGE = pathlib.Path(nova_ironic_multihost.__file__).parent
 
@@ -61,7 +59,7 @@ class TableTestCase(base.BaseTestCase):
             [], [why for row in table.rows() if (why := row.mismatch())])
 
     def test_each_row_stands_once(self):
-        listed = [(row.target, row.label, bool(row.layers))
+        listed = [(row.target, row.label, bool(row.layer))
                   for row in table.rows()]
         self.assertEqual(sorted(set(listed)), sorted(listed))
 
@@ -72,22 +70,15 @@ class TableTestCase(base.BaseTestCase):
 
         self.assertEqual((['service'], ['manager'], ['manager']),
                          (stop(33), stop(34), stop(35)))
-        for version, target in (('33.1.0', 'service'), ('34.0.0', 'manager'),
-                                ('35.0.0', 'manager')):
-            with mock.patch.object(table, 'version', lambda: version):
-                self.assertEqual([target], stop(None))
 
-    def test_nova_with_another_kind_of_version_is_known_by_what_it_has(self):
-        for version in '0.0.1.dev7', '2026.1', 'without a version':
-            for owner, target in ((mock.Mock(spec=[]), 'service'),
-                                  (mock.Mock(), 'manager')):
-                with (mock.patch.object(table, 'version', lambda: version),
-                      mock.patch.object(
-                          table.nova_manager, 'Manager', owner)):
-                    self.assertIn((target, 'stop_driver'), [
-                        (row.target, row.layers[0].__name__)
-                        for row in table.rows() if row.layers
-                        and row.target in ('service', 'manager')])
+    def test_nova_is_known_by_what_it_has(self):
+        for owner, target in ((mock.Mock(spec=[]), 'service'),
+                              (mock.Mock(), 'manager')):
+            with mock.patch.object(table.nova_manager, 'Manager', owner):
+                self.assertIn((target, 'stop_driver'), [
+                    (row.target, row.layer.__name__)
+                    for row in table.rows() if row.layer
+                    and row.target in ('service', 'manager')])
 
     def test_all_rows_are_applied(self):
         applied = targets()
@@ -96,22 +87,13 @@ class TableTestCase(base.BaseTestCase):
         self.assertCountEqual(
             [(target, name) for target, one in applied.items()
              for name in vars(one).keys() - before[target]],
-            [(row.target, name) for row in table.rows() if row.layers
+            [(row.target, name) for row in table.rows() if row.layer
              for name in row.names(type(applied[row.target]))])
 
     def test_what_a_service_has_not_is_left_out(self):
         applied = {'manager': targets()['manager']}
         apply.apply(table.rows(), applied, mock.Mock())
         self.assertIn('_init_instance', vars(applied['manager']))
-
-    def test_nova_has_its_own_users(self):
-        """Each function that relies on a row mentions it."""
-        tree = tools.load('nova-contract').Tree(
-            pathlib.Path(inspect.getfile(manager)).parents[2])
-        for row in table.rows():
-            for user in row.users.split():
-                if '.' in user:
-                    self.assertIn(f'.{row.label}', '\n'.join(tree.text(user)))
 
 
 class MismatchTestCase(base.BaseTestCase):
@@ -120,7 +102,7 @@ class MismatchTestCase(base.BaseTestCase):
         """Break a row as a nova would that has renamed it, say."""
         row = next(row for row in table.rows()
                    if (row.target, row.label) == (target, label)
-                   and row.layers)
+                   and row.layer)
         behaviour = {'new': 'text'}
         if way == 'parameters':
             behaviour = {'new': lambda self, other: None}
@@ -135,7 +117,7 @@ class MismatchTestCase(base.BaseTestCase):
                 with self.break_row(target, label, way):
                     if way == 'parameters' and not next(
                             row.parameters for row in table.rows()
-                            if row.label == label and row.layers):
+                            if row.label == label and row.layer):
                         continue
                     error = self.assertRaises(
                         apply.MismatchError, apply.apply, table.rows(),
@@ -178,19 +160,6 @@ class MismatchTestCase(base.BaseTestCase):
         gone = mock.patch.dict(table.TARGETS, node=('nova.gone:Node',))
         with gone:
             self.refuse('Node._max_microversion is gone')
-
-    def test_what_is_optional_is_left_out_and_told(self):
-        applied = targets()
-        label = 'get_allocations_for_resource_provider'
-        with self.break_row('client', label, 'no method'):
-            with self.assertLogs(apply.LOG.logger, 'WARNING') as logs:
-                apply.apply(table.rows(), applied, mock.Mock())
-            self.assertEqual([], table.lacking())
-        self.assertEqual(1, len(logs.output))
-        self.assertIn('left out (a free node with an allocation',
-                      logs.output[0])
-        self.assertNotIn(label, vars(applied['client']))
-        self.assertIn('_update', vars(applied['tracker']))
 
 
 class LayersTestCase(base.BaseTestCase):
@@ -281,8 +250,8 @@ class CallTestCase(base.BaseTestCase):
 
     def test_what_is_applied_twice(self):
         target = mock.Mock()
-        row = table.Row('manager', '_get_nodes', '', (
-            lambda parts, call: [*call(), 'ours'],), '', '')
+        row = table.Row('manager', '_get_nodes', '',
+                        lambda parts, call: [*call(), 'ours'], '')
         nova = target._get_nodes = mock.Mock(return_value=['nova'])
         for _ in range(2):
             apply.apply([row], {'manager': target}, None)
@@ -301,9 +270,10 @@ class CallTestCase(base.BaseTestCase):
         seen = []
         target = object.__new__(Own)
         apply.apply(
-            [table.Row('driver', 'spawn', None, (
-                lambda parts, call: seen.append(call['instance']) or call(),),
-                '', '')], {'driver': target}, None)
+            [table.Row(
+                'driver', 'spawn', None, lambda parts, call: seen.append(
+                    call['instance']) or call(), '')],
+            {'driver': target}, None)
         self.assertEqual(('context', 'i1'), target.spawn('context', 'i1'))
         self.assertEqual(['i1'], seen)
 

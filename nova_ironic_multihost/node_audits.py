@@ -208,8 +208,6 @@ class NodeAudits:
         audit = self._service.due_nodes.audit_of(node)
         if audit is not None and audit.uncached:
             self._service.tracker.refresh(node)
-        elif audit is not None and audit.last is not None:
-            self._service.tracker.confirm(node)
 
     def note_resources(self, node, resources):
         """Note with what the tracker audits a node; name its partition."""

@@ -11,7 +11,6 @@ from concurrent import futures
 import contextlib
 import dataclasses
 import itertools
-import time
 
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
@@ -61,8 +60,6 @@ class NovaTracker:
         self._manager = names.manager_of(virtapi)
         self._moved = moved
         self._barred = barred
-        #: Node -> time of nova's full refresh that preceded renew().
-        self._partly_refreshed: dict[str, float | None] = {}
 
     @property
     def report_client(self):
@@ -253,26 +250,6 @@ class NovaTracker:
         if self._manager is not None:
             self._invalidate(node)
 
-    def confirm(self, node: str) -> None:
-        """Extend nova's cache of a node if its generation has not changed."""
-        # One request; SchedulerReportClient._ensure_resource_provider sends
-        # four or more, every 300 s.
-        if self._manager is None:
-            return
-        client, now = self.report_client, time.time()
-        before = client._association_refresh_time.get(node)
-        if (before not in (None, self._partly_refreshed.get(node))
-                and client._associations_stale(node)
-                and self.unchanged([node])):
-            self._confirm(node, before, now)
-
-    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _confirm(self, node, before, now):
-        asked = self.report_client._association_refresh_time
-        # Unless another thread has refreshed or removed the node since.
-        if asked.get(node) == before != self._partly_refreshed.get(node):
-            asked[node] = now
-
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _remove(self, node):
         # An audit of the node must not lose it halfway: hence the lock.
@@ -291,16 +268,7 @@ class NovaTracker:
         If placement answers with an error, nova logs it and keeps its copy.
         Raises keystoneauth1.exceptions.ClientException if it does not answer.
         """
-        client = self.report_client
-        # The new generation says nothing of nova's traits and aggregates of
-        # the node: confirm() must not trust it.
-        asked = client._association_refresh_time
-        self._partly_refreshed[node] = asked.get(node)
-        if len(self._partly_refreshed) > len(asked):
-            # nova removes nodes from its cache in several places.
-            for gone in [*self._partly_refreshed]:
-                if gone not in asked:
-                    self._partly_refreshed.pop(gone, None)
         # ValueError: another thread has removed the provider since.
         with contextlib.suppress(ValueError):
-            client._refresh_and_get_inventory(names.admin_context(), node)
+            self.report_client._refresh_and_get_inventory(
+                names.admin_context(), node)

@@ -138,7 +138,6 @@ class _Handler(server.BaseHTTPRequestHandler):
             return self.server.pages[path]()
         except Exception:
             LOG.exception('A page cannot be made.')
-            # A probe would end nova-compute.
             return (200 if path.startswith(HEALTH) else 500,
                     'It cannot be said; see the log.\n')
 
@@ -207,10 +206,7 @@ class StatusServer:
             self.server.stop()
 
     def report(self) -> str:
-        """Return the section of a report. A signal handler calls it: no lock.
-
-        An error would leave nothing of the report.
-        """
+        """Return the section of a report; a signal handler calls it."""
         try:
             return '\n'.join(report_lines(self._picture()))
         except Exception as exc:  # noqa: BLE001

@@ -32,7 +32,6 @@ class MismatchError(Exception):
 class Call:
     """A call of one of nova's methods.
 
-    :ivar method: nova's bound method.
     :ivar parameters: names of the method's parameters, without ``self``.
     """
 

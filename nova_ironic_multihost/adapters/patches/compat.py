@@ -20,11 +20,7 @@ from nova import service
 
 
 class ProviderSubtree(nova_tree.ProviderTree):
-    """A copy of one root of a provider tree, with all that is below it.
-
-    :param provider: uuid of the root, or of a provider below it.
-    :raises ValueError: it is not in the tree.
-    """
+    """A copy of one root of a provider tree, with all that is below it."""
 
     def __init__(self, tree: nova_tree.ProviderTree, provider: str) -> None:
         super().__init__()
@@ -48,10 +44,7 @@ class _StandIn:
 
 
 class SubtreeView(_StandIn):
-    """The provider tree of nova's client, which lists and copies one root.
-
-    It is no copy: a question for any one provider goes to the whole tree.
-    """
+    """The provider tree of nova's client, which lists and copies one root."""
 
     def __deepcopy__(self, memo: dict) -> ProviderSubtree:
         return ProviderSubtree(self._whole, self._provider)

@@ -361,8 +361,8 @@ _USED = (
         nova.objects.service:Service get_by_compute_host(context, host)
         nova.servicegroup.api:API service_is_up(member)"""),
     *_used('the driver asks placement what may have changed', """\
-        client _provider_tree _association_refresh_time get(url, version)
-          _associations_stale(uuid) get_allocs_for_consumer(context, consumer)
+        client _provider_tree get(url, version)
+          get_allocs_for_consumer(context, consumer)
           _get_provider_aggregates(context, rp_uuid)
           _refresh_and_get_inventory(context, rp_uuid)
           remove_provider_tree_from_instance_allocation(context,

@@ -151,10 +151,10 @@ class MismatchTestCase(base.BaseTestCase):
             with mock.patch.object(owner, name, 'text'):
                 self.refuse(what)
         with mock.patch.object(
-                report.SchedulerReportClient, '_associations_stale',
-                lambda self, uuid, context: None):
-            self.refuse('SchedulerReportClient._associations_stale needs '
-                        'context')
+                report.SchedulerReportClient, '_refresh_and_get_inventory',
+                lambda self, context, rp_uuid, more: None):
+            self.refuse('SchedulerReportClient._refresh_and_get_inventory '
+                        'needs more')
 
     def test_class_that_is_gone(self):
         gone = mock.patch.dict(table.TARGETS, node=('nova.gone:Node',))

@@ -232,14 +232,6 @@ class DriverTestCase(base.BaseTestCase):
 
 class GetAvailableNodesTestCase(DriverTestCase):
 
-    def test_alone_it_manages_every_node(self):
-        self.assertEqual(set(NODES), set(self.driver.get_available_nodes()))
-
-    def test_two_computes_split_the_nodes_that_nobody_has(self):
-        self.services = {'compute-1': True, 'compute-2': True}
-        mine = set(self.driver.get_available_nodes())
-        self.assertEqual(self.preferred(ME, ME, 'compute-2'), mine)
-
     def test_rules_for_nodes_with_instances(self):
         self.services = {'compute-1': True, 'compute-2': True}
         preferred = self.preferred(ME, ME, 'compute-2')
@@ -534,10 +526,6 @@ class GetAvailableResourceTestCase(DriverTestCase):
             self.driver.get_available_resource(NODES[0])
             self.driver.service.due_nodes.touch(NODES[0])
 
-    def test_node_that_is_adopted(self):
-        found = self.driver.get_available_resource(NODES[0])
-        self.assertEqual(NODES[0], found['uuid'])
-
     def test_node_that_is_not_mine_is_refused(self):
         self.owners[NODES[0]] = 'compute-3'
         self.services['compute-3'] = True
@@ -591,10 +579,6 @@ class UpdateProviderTreeTestCase(DriverTestCase):
     def reserved(self, node):
         self.driver.update_provider_tree(self.tree, node)
         return self.tree.data(node).inventory['CUSTOM_BAREMETAL']['reserved']
-
-    def test_free_node_is_offered(self):
-        self.start_and_audit()
-        self.assertEqual(0, self.reserved(NODES[0]))
 
     def pull(self):
         """Return a node that is about to move from compute-2."""
@@ -844,13 +828,6 @@ class LookTestCase(DriverTestCase):
         self.assertEqual([], self.audited)
         self.driver.service.background_audit.once()
         self.assertEqual(NODES, sorted(self.audited))
-
-    def test_nothing_is_done_before_the_first_audit(self):
-        driver = multihost.IronicMultiHostDriver(
-            mock.Mock(_compute=self.manager))
-        self.services['compute-2'] = False
-        self.assertIn('compute-2', driver.service.nodes.poll_peers().services)
-        self.assertEqual([], self.audited)
 
     def test_stale_record_at_hand_is_forgotten_first(self):
         # Of a node that was here, and is taken from who took it.
@@ -1410,12 +1387,6 @@ class TakeoverTestCase(DeadTestCase):
             if thread.name == 'ironic-multihost-takeover':
                 thread.join(60)
 
-    def test_not_against_the_policy(self):
-        self.config.config(
-            group='ironic_multihost', instance_takeover='never')
-        self.assertNotIn(self.mine, self.driver.get_available_nodes())
-        self.assertEqual('dead', self.placed['i1'].host)
-
 
 class WindowTestCase(DeadTestCase):
     """A scrape over HTTP, and what is said of what goes on."""
@@ -1508,32 +1479,6 @@ class WindowTestCase(DeadTestCase):
         self.assertEqual(0, found['brake_engaged',])
         self.assertEqual(0, found['operations_refused_total',])
 
-    def test_audit_that_hangs(self):
-        self.bury()
-        self.start()
-        hangs, goes_on = threading.Event(), threading.Event()
-        self.addCleanup(goes_on.set)
-
-        def mapped(host):
-            hangs.set()
-            goes_on.wait(60)
-
-        self.driver.service.auditor._state = dataclasses.replace(
-            self.driver.service.auditor._state, mapped=False)
-        self.patch(db, 'host_mapped', mapped)
-        thread = threading.Thread(target=self.driver.get_available_nodes)
-        thread.start()
-        self.addCleanup(thread.join, 60)
-        self.addCleanup(goes_on.set)
-        self.assertTrue(hangs.wait(60))
-        self.now += 2000
-        self.driver.service.nodes.poll_peers()
-        self.assertIll('no audit got any further for 2000 s')
-        self.assertEqual(2000, self.scrape()['audit_age_seconds',])
-        goes_on.set()
-        thread.join(60)
-        self.assertWell('is well')
-
     def test_audit_that_waits_while_machines_are_deleted(self):
         """By another of nova's tasks, which have one thread."""
         self.start()
@@ -1558,27 +1503,6 @@ class WindowTestCase(DeadTestCase):
         self.assertIll('no peer poll got any further for 2000 s')
         self.driver.service.nodes.poll_peers()
         self.assertWell('is well')
-
-    def test_conductor_that_is_silent(self):
-        self.start()
-        self.patch(db, 'ironic_services', mock.Mock(side_effect=OSError))
-        for _ in range(40):
-            self.now += 10
-            self.assertRaises(OSError, self.driver.service.nodes.poll_peers)
-        self.assertIll('nova-conductor has not answered for 400 s')
-        self.assertEqual(40, self.scrape()['peer_polls_failed_total',])
-
-    def test_ironic_that_refuses(self):
-        self.bury()
-        self.start()
-        self.pages.act = self.refuse
-        for _ in range(40):
-            self.now += 60
-            self.assertRaises(nova_exception.VirtDriverNotReady,
-                              self.driver.get_available_nodes)
-            self.driver.service.nodes.poll_peers()
-        self.assertWell('is well')
-        self.assertEqual(2400, self.scrape()['listing_age_seconds',])
 
     def test_ironic_that_does_not_answer(self):
         self.start()
@@ -1607,6 +1531,7 @@ class WindowTestCase(DeadTestCase):
         self.assertIll('Nobody reads the messages')
 
     def test_brake(self):
+        """It is shown, and notified."""
         self.owners = dict.fromkeys(NODES, ME)
         self.start()
         for node in NODES[1:]:
@@ -1618,9 +1543,6 @@ class WindowTestCase(DeadTestCase):
             'engaged, 19 are missing',
             self.driver.service.status_server.report(),
         )
-
-    def test_brake_is_notified(self):
-        self.test_brake()
         self.driver.service.nodes.follow_up()
         for thread in threading.enumerate():
             if thread.name == 'ironic-multihost-notifier':
@@ -1629,23 +1551,6 @@ class WindowTestCase(DeadTestCase):
             [operator_news.brake_notification(ME, True, 19).payload],
             [payload for kind, payload in self.notified
              if kind == 'ironic_multihost.brake'])
-
-    def test_take_over_that_is_pending(self):
-        second = next(node for node in self.preferred(ME, ME, 'compute-2')
-                      if node != self.mine)
-        self.owners[second], self.ironic[second] = 'dead', 'i2'
-        self.placed['i2'] = dataclasses.replace(
-            self.placed['i1'], node=second)
-        read = settings.read
-        self.patch(settings, 'read', lambda: dataclasses.replace(
-            read(), takeovers_per_audit=1))
-        self.driver.get_available_nodes()
-        self.now += 30
-        found = self.scrape()
-        self.assertEqual(30, found['takeover_oldest_pending_seconds',])
-        self.assertEqual(1, found['nodes', 'instance_waits'])
-        self.assertIn(
-            'In transition:\n', self.driver.service.status_server.report())
 
     def test_gate_that_refuses(self):
         self.start()

@@ -196,21 +196,6 @@ class ArrivalsTestCase(base.BaseTestCase):
                 missing, [BUILD], {'n1': mine}, now)
         return missing
 
-    def test_one_that_may_still_come(self):
-        for moments in (0,), (0, 15), (0, 29):
-            self.assertEqual(frozenset(), builds.lost(
-                self.observe(*moments), moments[-1]))
-
-    def test_one_that_will_not_come(self):
-        self.assertEqual({BUILD}, builds.lost(self.observe(0, 30), 30))
-
-    def test_one_that_was_not_absent_all_the_time(self):
-        missing = builds.missing_since(
-            self.observe(0), [], {'n1': ALWAYS}, 15)
-        missing = builds.missing_since(
-            missing, [BUILD], {'n1': ALWAYS}, 30)
-        self.assertEqual(frozenset(), builds.lost(missing, 30))
-
     def test_one_that_another_host_may_have(self):
         missing = self.observe(129, 1928, mine=100)
         self.assertEqual(frozenset(), builds.lost(missing, 1928))

@@ -62,17 +62,6 @@ class ForeignInstancesTestCase(cloud.AuditTestCase):
         self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
         self.assertIs(Reason.LEAKED, self.audit('a').reasons[cloud.NODES[0]])
 
-    def test_instance_is_asked_for_again_when_its_host_has_died(self):
-        self.cloud.ironic[cloud.NODES[0]] = 'i1'
-        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
-        self.cloud.placed = {'i1': InstanceState('b')}
-        self.cloud.set('c')
-        self.settle('a')
-        self.cloud.set('b', up=False)
-        self.cloud.set('c', up=False)
-        self.cloud.placed = {'i1': InstanceState('b', deleted=True)}
-        self.assertIs(Reason.LEAKED, self.audit('a').reasons[cloud.NODES[0]])
-
     def test_instances_are_asked_for_again_when_anybody_comes_or_goes(self):
         """One may have been fenced meanwhile, and be back."""
         self.cloud.set('c')

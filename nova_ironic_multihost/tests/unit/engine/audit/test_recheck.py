@@ -54,21 +54,6 @@ class StillValidTestCase(cloud.AuditTestCase):
         self.assertFalse(self.offers().still_valid(other))
         self.assertFalse(self.offers().still_valid('never-heard-of'))
 
-    def test_owner_that_came_back_keeps_its_node(self):
-        self.cloud.set('b', up=False)
-        self.auditor.audit(audit_state.Settings('a', points=32))
-        self.assertTrue(self.offers().still_valid(cloud.NODES[0]))
-        self.cloud.set('b')
-        self.assertFalse(self.offers().still_valid(cloud.NODES[0]))
-
-    def test_my_instance_that_moved_on_takes_no_node_along(self):
-        self.cloud.ironic[self.node] = 'i1'
-        self.cloud.placed = {'i1': InstanceState('a')}
-        self.auditor.audit(audit_state.Settings('a', points=32))
-        self.assertTrue(self.offers().still_valid(self.node))
-        self.cloud.placed = {'i1': InstanceState('b')}
-        self.assertFalse(self.offers().still_valid(self.node))
-
     def test_free_node_of_a_dead_host_when_this_one_is_disabled_since(self):
         served, free = cloud.NODES[:2]
         self.cloud.ironic[served] = 'i1'
@@ -174,14 +159,6 @@ class MayCreateTestCase(cloud.AuditTestCase):
         self.assertIn(node, self.may_create())
         self.assertFalse(self.offers().may_create('unheard-of', self.settings)
                          and self.auditor.reason('unheard-of'))
-
-    def test_what_another_has_an_instance_on_is_its_to_create(self):
-        self.cloud.set('b')
-        node = cloud.NODES[0]
-        self.cloud.ironic[node] = 'i1'
-        self.cloud.placed = {'i1': InstanceState('b')}
-        self.auditor.audit(self.settings)
-        self.assertNotIn(node, self.may_create())
 
 
 class OfferTestCase(cloud.AuditTestCase):

@@ -185,16 +185,6 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         self.assertEqual(1, len(self.bus.queues['b'] + self.bus.queues['c']))
 
-    def test_message_of_a_build_that_goes_on_where_there_are_no_copies(self):
-        """RabbitMQ forbids them; the queue is read on all the same."""
-        self.send(NODES[0])
-        self.cloud.placed['build-00'] = InstanceState(
-            'b', node=NODES[0], vm_state='building')
-        self.bus.missing = {'b copies'}
-        self.fence()
-        self.turn()
-        self.assertEqual(([], 0), (self.bus.queues['a'], self.bus.held))
-
     def test_connection_lasts_while_another_one_is_made(self):
         self.bus.heartbeat = 60
         self.send(NODES[0])

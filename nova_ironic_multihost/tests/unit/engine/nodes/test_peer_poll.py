@@ -745,13 +745,6 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertEqual(2, self.here())
 
-    def test_who_is_back_in_between_keeps_the_others(self):
-        self.fence(5)
-        self.between(lambda: self.here() and self.cloud.set('b'))
-        self.look()
-        self.look()
-        self.assertEqual(2, self.here())
-
     def test_who_is_about_to_end_takes_no_further_portion(self):
         self.fence(5)
         self.portions(lambda number: setattr(self, 'ending', True))
@@ -1085,21 +1078,6 @@ class WatchTestCase(base.BaseTestCase):
             self.assertEqual(set(), watcher.due(looked))
         self.assertEqual({'a', 'B', 'c'}, set(watcher.hosts))
 
-    def test_nodes_that_could_not_be_taken_are_tried_ever_more_seldom(self):
-        now = 1000
-        watcher = peer_poll.PeerChanges(lambda: now)
-        looked = view(b=DOWN, c=DOWN)
-        watcher.done(looked, 'b', hindered='b')
-        for pause in (0, 10, 20, 40, 80, 160, 300, 300):
-            if pause:
-                now += pause - 1
-                self.assertEqual(set(), watcher.due(looked))
-                # Of another host.
-                watcher.done(looked, 'c')
-                now += 1
-            self.assertEqual({'b'}, watcher.due(looked))
-            watcher.done(looked, 'b', hindered='b')
-
     def test_what_is_taken_in_portions_goes_on_to_its_end(self):
         watcher = peer_poll.PeerChanges()
         looked = view(b=DOWN, c=DOWN)
@@ -1136,11 +1114,3 @@ class TakeoverTestCase(base.BaseTestCase):
         self.assertEqual({'b'}, self.watch.due(self.view, frozenset('b')))
         self.watch.done(self.view, eligible=frozenset('b'))
         self.assertEqual(set(), self.watch.due(self.view, frozenset('b')))
-
-    def test_more_of_them_than_one_audit_may_take(self):
-        for _ in range(9):
-            self.watch.done(self.view, waiting=('b',))
-            self.assertEqual({'b'}, self.watch.due(self.view))
-        self.assertEqual(set(), self.watch.due(view(b=UP, c=UP)))
-        self.watch.done(self.view)
-        self.assertEqual(set(), self.watch.due(self.view))

@@ -345,13 +345,6 @@ class RecoveryTestCase(InstancesTestCase):
             self.assertEqual((vm_state, None), self.states())
         self.assertEqual([('init', None)] * 3, self.instances.done)
 
-    def test_evacuation_of_before_a_start(self):
-        self.instances.asked = 'evacuate'
-        self.instances.have('active', 'rebuilding')
-        self.recovery.start(self.fail, self.instances.read('i1'))
-        self.join()
-        self.assertEqual(('active', None), self.states())
-
     def test_take_over_of_one_to_be_evacuated_that_is_undone(self):
         self.instances.asked = 'evacuate'
         self.taking('rebuilding', 'mine', 'dead')
@@ -390,14 +383,6 @@ class RecoveryTestCase(InstancesTestCase):
         self.attempt = takeover.Step.REPEAT
         self.bring_to_rest()
         self.assertEqual('fail', self.instances.done[0][0])
-
-    def test_a_build_that_never_began(self):
-        self.taken('building', 'spawning')
-        self.machine = None
-        self.bring_to_rest()
-        [(what, reason)] = self.instances.done
-        self.assertEqual('fail', what)
-        self.assertIn('spawning', reason)
 
     def test_one_that_is_gone_or_not_being_taken_over(self):
         self.bring_to_rest()
@@ -454,15 +439,6 @@ class WorkTestCase(InstancesTestCase):
     def add(self, *uuids):
         self.recovery.add(uuids)
         self.join()
-
-    def test_all_are_brought_to_rest(self):
-        for uuid in ('i1', 'i2', 'i3'):
-            self.taken('active', 'rescuing', uuid)
-        self.add('i1', 'i2')
-        self.add('i3')
-        self.add()
-        self.assertEqual([('active', None)] * 3,
-                         [self.states(uuid) for uuid in ('i1', 'i2', 'i3')])
 
     def test_a_notification_that_cannot_be_sent_hurts_nobody(self):
         self.taken('active', 'rescuing')
@@ -914,12 +890,6 @@ class SweepTestCase(InstancesTestCase):
         self.recovery.sweep()
         self.join()
 
-    def test_what_was_taken_over_is_brought_to_rest(self):
-        """Even if nobody knows that it was."""
-        self.taken('active', 'rescuing')
-        self.sweep()
-        self.assertEqual(('active', None), self.states())
-
     def pending(self):
         return dict(self.recorder.totals.pending[Pending.REST])
 
@@ -1129,19 +1099,6 @@ class StartTestCase(InstancesTestCase):
         [(what, reason)] = self.instances.done
         self.assertEqual('fail', what)
         self.assertIn('available', reason)
-
-    def test_a_rebuild_that_ironic_carries_out_is_waited_for(self):
-        self.machine = 'deploying'
-        self.instances.have('active', 'rebuild_spawning')
-        self.start(lambda: self.fail('nova sets it to ERROR'))
-        self.join()
-        # Its user sees REBUILD.
-        self.assertEqual(('active', 'rebuild_spawning'), self.states())
-        self.machine, self.redeployed = 'active', True
-        self.now = backoff.POLL
-        self.recovery.sweep()
-        self.join()
-        self.assertEqual(('active', None), self.states())
 
     def test_one_that_is_deleted_while_ironic_carries_it_out(self):
         """It is not waited for any more."""

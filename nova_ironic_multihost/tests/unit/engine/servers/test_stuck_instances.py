@@ -218,17 +218,6 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.sweep_often(1)
         self.assertEqual([('init', 'rescuing')], self.instances.done)
 
-    def test_what_was_to_be_deleted_is_deleted(self):
-        self.instances.have('active', 'deleting')
-        self.sweep_often(recovery.FULL_SWEEP + stuck_instances.UNATTENDED)
-        self.assertEqual({}, self.instances.rows)
-
-    def test_what_is_half_deleted_is_deleted(self):
-        """nova has noted that it is deleted, and went no further."""
-        self.instances.have('deleted', None)
-        self.sweep_often(recovery.FULL_SWEEP + stuck_instances.UNATTENDED)
-        self.assertEqual([('delete', None)], self.instances.done)
-
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
         self.at_work, self.unfinished = {'i1'}, {'i1'}

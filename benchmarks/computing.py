@@ -245,15 +245,15 @@ class Compute:
 
         It does that every few seconds, and when it is told.
         """
-        if getattr(self._ours, 'tasks', None):
+        if getattr(self._ours, 'threads', None):
             from nova_ironic_multihost.engine.base import periodic
 
             self._nodes.poll_peers()
-            self._ours.tasks.stop()
-            self._ours.tasks = periodic.PeriodicTasks(placement={
-                'disabled_trait': (
+            self._ours.threads['placement'].stop()
+            self._ours.threads['placement'] = periodic.PeriodicThread(
+                'placement', {'disabled_trait': (
                     self._ours.disabled_trait.once, lambda: PERIOD)})
-            self._ours.tasks.start()
+            self._ours.threads['placement'].start()
 
     def switch(self, enabled, builds):
         """Enable or disable the service as nova-api does, and claim meanwhile.
@@ -374,10 +374,12 @@ class Compute:
 
         :returns: uuids of the nodes that nova's tracker knows by then.
         """
-        self._ours.tasks.start()
+        for thread in self._ours.threads.values():
+            thread.start()
         while not os.path.exists(file):
             time.sleep(PAUSE)
-        self._ours.tasks.stop()
+        for thread in self._ours.threads.values():
+            thread.stop()
         return sorted(self._manager.rt.compute_nodes)
 
     def keep_up(self):
@@ -413,7 +415,7 @@ class Compute:
 
         But for what nova's tracker is given.
         """
-        timers = {name: task for thread in self._ours.tasks.threads.values()
+        timers = {name: task for thread in self._ours.threads.values()
                   for name, task in thread.tasks.items()}
         # What it has to audit it would audit.
         del timers['background_audit']
@@ -422,7 +424,7 @@ class Compute:
                 self.audit()
             for one in timers.values():
                 if second % round(one._seconds()) == 0:
-                    one.turn()
+                    one.run()
             self._clock.ahead += PERIOD
 
     def minute(self):

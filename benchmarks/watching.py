@@ -27,11 +27,10 @@ class Watching:
         self._reports = []
         self._wrap_read(driver.service.lister)
         self._wrap_audit(driver.service.tracker)
-        # The driver wakes the second when the first finds changes.
-        self._polls = driver.service.tasks = periodic.PeriodicTasks(
-            ironic={'ironic_changes': (
-                driver.service.nodes.poll_ironic, lambda: pause)},
-            background_audit={'background_audit': (
+        self._polls = periodic.PeriodicThread('ironic', {
+            'ironic_changes': (
+                driver.service.nodes.poll_ironic, lambda: pause),
+            'background_audit': (
                 driver.service.background_audit.once, lambda: pause)})
         self._polls.start()
 

@@ -109,11 +109,9 @@ class NodeAudits:
                 self._service.shutdown.undo()
 
     def poll_ironic(self):
-        """Ask Ironic what has changed, and have that audited soon."""
+        """Ask Ironic what has changed; the background audits that next."""
         with self._service.ironic_retry.none():
-            changed = self._service.due_nodes.read_ironic(settings.read())
-        if changed:
-            self._service.tasks.wake('background_audit')
+            self._service.due_nodes.read_ironic(settings.read())
 
     def adopt(self, build, node_id):
         """Take a build's node from a dead host; False if nothing was taken."""

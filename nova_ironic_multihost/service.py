@@ -62,7 +62,7 @@ class DriverService:
     """What the driver delegates to.
 
     :param driver: the virt driver; its own ``__init__`` has not run yet.
-    :ivar tasks: the periodic tasks and their threads.
+    :ivar threads: the threads with periodic tasks, by name.
     :ivar moving: node -> (old host, deleted), while the tracker moves it.
     """
 
@@ -74,7 +74,8 @@ class DriverService:
         self._make_audits(driver, virtapi)
         self._make_builds(driver, virtapi)
         self._make_lifecycle()
-        self.tasks = periodic.PeriodicTasks(**self._threads())
+        self.threads = {name: periodic.PeriodicThread(name, tasks)
+                        for name, tasks in self._tasks().items()}
         self._listener = periodic.PeriodicThread('heartbeats', {'heartbeats': (
             lambda: self.peer_poller.listen(settings.read()),
             lambda: settings.read().heartbeats.period)})
@@ -153,8 +154,7 @@ class DriverService:
                 self.cloud))
         self.evacuation_refusals = stuck_instances.EvacuationRefusals(
             CONF.host, undo.EvacuationUndo(driver),
-            lambda: self.auditor.preferences,
-            lambda: self.tasks.run_due('ironic'))
+            lambda: self.auditor.preferences)
 
     def _make_lifecycle(self):
         """Make the parts that tell others how this service is."""
@@ -172,36 +172,37 @@ class DriverService:
             CONF.host, self.health_probe.picture, self.health_probe.verdict,
             self.lease_renewer.verdict, settings.metrics())
 
-    def _threads(self):
+    def _tasks(self):
         """Return thread -> its tasks, by the services they may wait for."""
-        def every(periods, act):
-            return act, lambda: periods * settings.read().heartbeats.period
+        def period():
+            return settings.read().heartbeats.period
 
         return {
             'peer_poll': {'peer_poll': (
                 self._poll_peers,
                 lambda: self.peer_poller.pause(settings.read()))},
             # The conductor.
-            'recovery': {'recovery': every(
-                1, lambda: self.recovery.sweep(self.peer_poller.view))},
+            'recovery': {'recovery': (
+                lambda: self.recovery.sweep(self.peer_poller.view), period)},
             # Ironic, placement, the conductor, and nova's lock of claims.
             'ironic': {
-                'ironic_changes': every(1, self.nodes.poll_ironic),
-                'evacuation_refusals': every(1, self._refuse_evacuations),
+                'ironic_changes': (self.nodes.poll_ironic, period),
+                'background_audit': (
+                    lambda: self.background_audit.once(period()), period),
             },
-            # The same, for minutes.
-            'background_audit': {'background_audit': every(
-                1, self.background_audit.once)},
-            # placement, the conductor, and nova's lock of claims.
+            # placement, the conductor, and nova's lock of claims; Ironic if
+            # an evacuation is to be refused.
             'placement': {
-                'disabled_trait': every(1, self.disabled_trait.once),
-                'provider_changes': every(1, self.provider_changes.once),
-                'in_flight': every(3, self.in_flight.once),
+                'disabled_trait': (self.disabled_trait.once, period),
+                'provider_changes': (self.provider_changes.once, period),
+                'in_flight': (self.in_flight.once, lambda: 3 * period()),
+                'evacuation_refusals': (self._refuse_evacuations, period),
             },
-            # RabbitMQ, which closes connections without heartbeats.
-            'backups': {'backups': every(1, self.backups.once)},
-            'queue_forwarder': {'queue_forwarder': every(
-                1, self.forwarder.once)},
+            # RabbitMQ and the conductor.
+            'rabbitmq': {
+                'backups': (self.backups.once, period),
+                'queue_forwarder': (self._forward, period),
+            },
         }
 
     def _poll_peers(self):
@@ -214,6 +215,11 @@ class DriverService:
             self.nodes.poll_peers()
         finally:
             self._listener.stop()
+
+    def _forward(self):
+        # RabbitMQ closes a connection without heartbeats.
+        with self.backups.attended():
+            self.forwarder.once()
 
     def _refuse_evacuations(self):
         with self.ironic_retry.none():
@@ -260,15 +266,22 @@ class DriverService:
         """Begin the periodic tasks: nova-compute takes builds now."""
         # While it started the others took it for dead.
         self.auditor.doubt()
-        self.tasks.start()
+        for one in self.threads.values():
+            one.start()
         self.health_probe.note_start()
+        if self.shutdown.begun():
+            self._stop_threads()
 
     def end(self):
         """Begin nothing new; nova may go on for minutes."""
         self.shutdown.begin()
-        self.tasks.stop()
+        self._stop_threads()
         self.forwarder.end()
         self.guard.end()
+
+    def _stop_threads(self):
+        for one in self.threads.values():
+            one.stop()
 
     def close(self):
         """Stop the last threads, after nova's."""
@@ -280,7 +293,7 @@ class DriverService:
         # The others may have seen it disabled.
         self.auditor.doubt()
         self.disabled_trait.note()
-        self.tasks.wake('disabled_trait')
+        self.threads['placement'].wake()
 
     def is_about_to_end(self):
         """Whether this service stops, or was last seen with its marker."""

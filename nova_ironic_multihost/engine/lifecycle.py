@@ -398,8 +398,7 @@ class LeaseRenewer:
                       'length': self._terms().length})
         for one in self._timers:
             one.start()
-            for task in one.tasks:
-                one.wake(task)
+            one.wake()
 
     def end(self) -> None:
         """Ask no more: only a few threads of the service are left.

@@ -8,6 +8,7 @@ only tasks that would hang as well.
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import contextlib
 import math
 import threading
 import time
@@ -35,36 +36,6 @@ def start_thread(name: str, target: Callable[..., object], *args: object
     return True
 
 
-class PeriodicTasks:
-    """The threads by name; ``threads``: the tasks of each."""
-
-    def __init__(self, **threads: Mapping[str, Schedule]) -> None:
-        self.threads = {name: PeriodicThread(name, tasks)
-                        for name, tasks in threads.items()}
-
-    def start(self) -> None:
-        """Start the threads, if they have not started."""
-        for one in self.threads.values():
-            one.start()
-
-    def wake(self, task: str) -> None:
-        """Run a task soon, see :meth:`PeriodicThread.wake`."""
-        for one in self.threads.values():
-            if task in one.tasks:
-                one.wake(task)
-                return
-        raise KeyError(task)
-
-    def run_due(self, thread: str) -> None:
-        """Run the other due tasks of a thread; one of its tasks calls this."""
-        self.threads[thread].run_due()
-
-    def stop(self) -> None:
-        """Stop the threads without waiting for runs in progress."""
-        for one in self.threads.values():
-            one.stop()
-
-
 class PeriodicTask:
     """A function that a thread calls every few seconds.
 
@@ -78,64 +49,31 @@ class PeriodicTask:
         self._act = act
         self._seconds = seconds
         self.interval = REST
-        #: When it runs next; never before its thread has started.
-        self._due = math.inf
-        self._running = False
-        self.woken = threading.Event()
-        # Types of errors since the last success, of ``act`` and ``seconds``.
+        #: When it runs next.
+        self.due = math.inf
+        # Types of errors since the last success.
         self._failures: set[type[Exception]] = set()
-        self._unknown: set[type[Exception]] = set()
 
     def plan(self, now: float) -> None:
         """Count the seconds until the next run from now."""
-        self.interval = self._period()
-        self._due = now + self.interval
+        # While nova.conf has an error the last interval stays. The tasks that
+        # read it log the error.
+        with contextlib.suppress(Exception):
+            self.interval = self._seconds()
+        self.due = now + self.interval
 
-    def wait(self, now: float) -> float:
-        """Return the seconds until the next run."""
-        return 0 if self.woken.is_set() else max(0, self._due - now)
-
-    def is_due(self, now: float) -> bool:
-        """Whether it is to run now; not while it runs."""
-        return (self._due < math.inf and not self._running
-                and not self.wait(now))
-
-    def run(self, now: float) -> None:
-        """Plan the next run, and run now."""
-        self.plan(now)
-        # Cleared before the run, so that a wake during it counts.
-        self.woken.clear()
-        self._running = True
-        try:
-            self.turn()
-        finally:
-            self._running = False
-
-    def _period(self) -> float:
-        """Return the interval, or the one before if it cannot be read."""
-        try:
-            seconds = self._seconds()
-        except Exception as exc:  # noqa: BLE001
-            self._note(exc, self._unknown)
-            return self.interval
-        self._unknown.clear()
-        return seconds
-
-    def turn(self) -> None:
+    def run(self) -> None:
         """Run once; raises nothing."""
         try:
             self._act()
-        except Exception as exc:  # noqa: BLE001
-            self._note(exc, self._failures)
+        except Exception as exc:
+            if type(exc) not in self._failures:
+                self._failures.add(type(exc))
+                LOG.warning('The %(name)s failed: %(exc)s. It is tried again '
+                            'until it succeeds.',
+                            {'name': self._name, 'exc': exc}, exc_info=exc)
         else:
             self._failures.clear()
-
-    def _note(self, exc: Exception, known: set[type[Exception]]) -> None:
-        if type(exc) not in known:
-            known.add(type(exc))
-            LOG.warning('The %(name)s failed: %(exc)s. It is tried again '
-                        'until it succeeds.',
-                        {'name': self._name, 'exc': exc}, exc_info=exc)
 
 
 class PeriodicThread:
@@ -159,51 +97,39 @@ class PeriodicThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, once."""
-        if self._thread is None:
-            self._stopped, self._woken = threading.Event(), threading.Event()
+        """Start the thread; one that has not ended since a stop goes on."""
+        self._stopped.clear()
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
-                target=self._run, args=(self._stopped, self._woken),
-                name=f'ironic-multihost-{self._name}', daemon=True)
+                target=self._run, name=f'ironic-multihost-{self._name}',
+                daemon=True)
             self._thread.start()
 
-    def wake(self, task: str) -> None:
-        """Run a task soon, once for all calls but those during its run."""
-        self.tasks[task].woken.set()
+    def wake(self) -> None:
+        """Run the tasks soon, once for all calls but those during a run."""
         self._woken.set()
 
     def stop(self) -> None:
         """Start no further run; do not wait for the one in progress."""
         self._stopped.set()
         self._woken.set()
-        self._thread = None
 
-    def run_due(self) -> None:
-        """Run the due tasks that are not running."""
-        for one in self.tasks.values():
-            if self._stopped.is_set():
-                return
-            now = self._clock()
-            if one.is_due(now):
-                one.run(now)
-
-    def _pause(self, stopped: threading.Event, woken: threading.Event
-               ) -> bool:
-        """Wait for the next run; return whether the thread was stopped."""
+    def _run(self) -> None:
         tasks = self.tasks.values()
-        if not stopped.wait(min(REST, *(one.interval for one in tasks))):
-            now = self._clock()
-            woken.wait(min(one.wait(now) for one in tasks))
-            woken.clear()
-        return stopped.is_set()
-
-    def _run(self, stopped: threading.Event, woken: threading.Event) -> None:
-        for one in self.tasks.values():
+        for one in tasks:
             one.plan(self._clock())
-        while not self._pause(stopped, woken):
+        while not self._stopped.wait(
+                min(REST, *(one.interval for one in tasks))):
+            woken = self._woken.wait(max(0, min(
+                one.due for one in tasks) - self._clock()))
+            self._woken.clear()
             if not self._service.is_alive():
                 LOG.error('The main thread of nova-compute has ended, and '
                           'the process has not: kill it and start it again. '
                           'Its %s ends here.', self._name)
                 return
-            self.run_due()
+            for one in tasks:
+                now = self._clock()
+                if (woken or now >= one.due) and not self._stopped.is_set():
+                    one.plan(now)
+                    one.run()

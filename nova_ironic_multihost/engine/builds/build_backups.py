@@ -259,6 +259,11 @@ class BackupStore:
         self._sort()
         self._send_again()
 
+    def attended(self) -> contextlib.AbstractContextManager[None]:
+        """Keep the connection while this thread does other work."""
+        return (self._queue.attended() if self._queue is not None
+                else contextlib.nullcontext())
+
     def _forbid(self, exc: Exception, now: float) -> None:
         # There is no copy that could be unseen.
         self._unseen = None

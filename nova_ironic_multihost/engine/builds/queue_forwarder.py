@@ -2,8 +2,7 @@
 
 """Hand on the RPC requests that wait for dead compute services.
 
-The forwarder has its own thread: a broker that does not answer delays nothing
-else. A ring of the members names the reader of each dead host's RPC queue. Two
+A ring of the members names the reader of each dead host's RPC queue. Two
 readers do no harm, as each request goes to one of them. A request that is not
 handed on is held and judged again, as RabbitMQ counts each return
 (:func:`.rules.forwarding.pause`). RabbitMQ gets held ones back when this

@@ -15,6 +15,7 @@ from collections.abc import Set
 import contextlib
 import dataclasses
 import itertools
+import math
 import threading
 import time
 
@@ -120,20 +121,19 @@ class DueNodes:
             self._recent = (frozenset(audit.recent & nodes)
                             if audit is not None else frozenset())
 
-    def read_ironic(self, settings: Settings) -> bool:
-        """Have changed nodes decided; return whether there are any.
+    def read_ironic(self, settings: Settings) -> None:
+        """Have changed nodes decided, after the first audit of all nodes.
 
-        Nothing before the first audit of all nodes. One thread calls it.
+        One thread calls it.
         """
         if self._auditor.last is None:
-            return False
+            return
         mirror = self._auditor.read(settings, often=True)
         changed = mirror.changed_since(
             max(self._serial, self._auditor.serial))
         if changed:
             self._auditor.audit_changed(settings, sorted(changed))
         self._serial = mirror.serial
-        return bool(changed)
 
     def note_pulled(self, nodes: Iterable[str]) -> None:
         """Note nodes taken a while ago: old owners may have set traits."""
@@ -336,25 +336,29 @@ class BackgroundAudit:
     """
 
     def __init__(self, due_nodes: DueNodes, tracker: Tracker,
-                 resting: Callable[[], bool] = lambda: False) -> None:
+                 resting: Callable[[], bool] = lambda: False,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._due_nodes = due_nodes
         self._tracker = tracker
         self._resting = resting
+        self._clock = clock
+        self._many = False
 
-    def once(self) -> None:
-        """Audit the due nodes, each once."""
+    def once(self, seconds: float = math.inf) -> None:
+        """Audit the due nodes, each once, for some seconds at most."""
         if self._resting():
             return
+        until = self._clock() + seconds
         waiting, done = self._due_nodes.waiting(), set[str]()
-        many = len(waiting) >= BACKGROUND_MANY
-        if many:
-            LOG.info('Auditing %d nodes in the background; builds go on '
-                     'meanwhile.', len(waiting))
+        before, self._many = self._many, len(waiting) >= BACKGROUND_MANY
+        if self._many is not before:
+            LOG.info('%d nodes wait for their audit in the background; '
+                     'builds go on meanwhile.', len(waiting))
         while waiting:
             some = waiting[:BACKGROUND_BATCH]
             self._spare(some)
             for node in some:
-                if self._resting():
+                if self._resting() or self._clock() >= until:
                     return
                 done.add(node)
                 # nova may have audited it meanwhile.
@@ -362,8 +366,6 @@ class BackgroundAudit:
                     self._tracker.audit(node)
             waiting = [node for node in self._due_nodes.waiting()
                        if node not in done]
-        if many:
-            LOG.info('%d nodes were audited in the background.', len(done))
 
     def _spare(self, nodes: list[str]) -> None:
         try:

@@ -227,17 +227,13 @@ class EvacuationRefusals:
     not answer; meanwhile the instance is not taken over. So each compute
     service checks for them (:func:`.evacuation.refuser`). A second refusal
     does no harm.
-
-    :param between: runs the other due tasks of the thread between refusals.
     """
 
     def __init__(self, host: str, evacuations: Evacuations,
-                 preferences: Callable[[], ring.Preferences | None],
-                 between: Callable[[], None] = lambda: None) -> None:
+                 preferences: Callable[[], ring.Preferences | None]) -> None:
         self._host = host_key(host)
         self._evacuations = evacuations
         self._preferences = preferences
-        self._between = between
         #: Instances with evacuations that could not be refused. Any thread
         #: adds and removes some.
         self._failed: set[str] = set()
@@ -281,7 +277,6 @@ class EvacuationRefusals:
             due |= self._unrefused(view)
         for uuid in sorted(due):
             self.refuse(uuid)
-            self._between()
 
     def _unrefused(self, view: peers.View) -> set[str]:
         preferences = self._preferences()

@@ -215,7 +215,7 @@ class DriverTestCase(base.BaseTestCase):
     def tasks(self):
         """Return {name: task} of all threads."""
         return {name: task for thread
-                in self.driver.service.tasks.threads.values()
+                in self.driver.service.threads.values()
                 for name, task in thread.tasks.items()}
 
     def waited(self, wait):
@@ -840,15 +840,23 @@ class LookTestCase(DriverTestCase):
 
     def test_service_that_has_started_looks_until_it_stops(self):
         timers = mock.Mock()
-        self.driver.service.tasks = timers
+        self.driver.service.threads = {'one': timers}
         hook = self.manager.post_start_hook
         self.driver.init_host(ME)
         timers.start.assert_not_called()
         self.manager.post_start_hook()
         hook.assert_called_once_with()
         timers.start.assert_called_once_with()
+        timers.stop.assert_not_called()
         self.driver.cleanup_host(ME)
         timers.stop.assert_called_once_with()
+
+    def test_service_that_is_told_to_end_while_it_starts_begins_nothing(self):
+        self.driver.service.end()
+        self.driver.service.begin()
+        for one in self.driver.service.threads.values():
+            one._thread.join(60)
+            self.assertFalse(one._thread.is_alive())
 
     def test_what_is_done_every_few_seconds(self):
         self.driver.get_available_nodes()
@@ -859,7 +867,7 @@ class LookTestCase(DriverTestCase):
         listen = mock.Mock()
         self.patch(self.driver.service.peer_poller, 'listen', listen)
         for task in self.tasks().values():
-            task.turn()
+            task.run()
         view = self.driver.service.peer_poller.view
         self.assertIsNotNone(view)
         self.assertEqual(
@@ -869,11 +877,23 @@ class LookTestCase(DriverTestCase):
     def test_tasks_that_may_wait_for_other_services_have_other_threads(self):
         self.assertEqual([
             {'peer_poll'}, {'recovery'},
-            {'ironic_changes', 'evacuation_refusals'}, {'background_audit'},
-            {'disabled_trait', 'provider_changes', 'in_flight'},
-            {'backups'}, {'queue_forwarder'},
+            {'ironic_changes', 'background_audit'},
+            {'disabled_trait', 'provider_changes', 'in_flight',
+             'evacuation_refusals'},
+            {'backups', 'queue_forwarder'},
         ], [set(thread.tasks) for thread
-            in self.driver.service.tasks.threads.values()])
+            in self.driver.service.threads.values()])
+
+    def test_copies_are_attended_while_the_queues_of_others_are_read(self):
+        queue = mock.MagicMock()
+        self.driver.service.backups._queue = queue
+        self.patch(self.driver.service.forwarder, 'once', mock.Mock(
+            side_effect=lambda: (
+                queue.attended().__enter__.assert_called_once_with(),
+                queue.attended().__exit__.assert_not_called())))
+        self.tasks()['queue_forwarder'].run()
+        self.driver.service.forwarder.once.assert_called_once_with()
+        queue.attended().__exit__.assert_called_once_with(None, None, None)
 
     def test_lost_builds_are_found_although_the_own_queue_is_slow(self):
         client = mock.Mock()
@@ -892,7 +912,7 @@ class LookTestCase(DriverTestCase):
         self.patch(self.driver.service.peer_poller, 'listen', listen)
         self.patch(self.driver.service.nodes, 'poll_peers',
                    lambda: self.assertTrue(noted.wait(60)))
-        self.tasks()['peer_poll'].turn()
+        self.tasks()['peer_poll'].run()
         threads[0].join(60)
         self.assertFalse(threads[0].is_alive())
         self.assertIsNot(threading.current_thread(), threads[0])
@@ -917,7 +937,7 @@ class LookTestCase(DriverTestCase):
         self.patch(self.driver.service.nodes, 'poll_peers',
                    lambda: asked.acquire(timeout=1.2))
         for _ in range(times):
-            self.tasks()['peer_poll'].turn()
+            self.tasks()['peer_poll'].run()
         return askers, answered
 
     def test_one_thread_at_a_time_asks_a_silent_conductor(self):
@@ -938,7 +958,7 @@ class LookTestCase(DriverTestCase):
         self.patch(self.driver.service.nodes, 'poll_peers', polled)
         self.patch(periodic.PeriodicThread, 'start',
                    mock.Mock(side_effect=RuntimeError('no more')))
-        self.tasks()['peer_poll'].turn()
+        self.tasks()['peer_poll'].run()
         polled.assert_called_once_with()
 
     def test_silence_that_a_look_has_met_is_told(self):
@@ -976,7 +996,7 @@ class LookTestCase(DriverTestCase):
         self.assertEqual([], asked)
         self.patch(self.driver.service.tracker, 'has', lambda node: True)
         self.patch(self.driver.service.tracker, 'audit', lambda node: None)
-        self.tasks()['background_audit'].turn()
+        self.tasks()['background_audit'].run()
         self.assertEqual([NODES[0]], asked)
 
     def test_records_of_this_host_are_not_read_while_nothing_happens(self):
@@ -994,7 +1014,7 @@ class LookTestCase(DriverTestCase):
         for name in ('peer_poll', 'ironic_changes', 'in_flight',
                      'background_audit'):
             for _ in range(10):
-                self.tasks()[name].turn()
+                self.tasks()[name].run()
         self.assertEqual([], asked)
 
 
@@ -1010,15 +1030,16 @@ class SwitchTestCase(DriverTestCase):
         placement.disabled.return_value = frozenset()
         self.patch(self.driver.service.disabled_trait, '_traits', placement)
         self.patch(self.driver.service.auditor, 'doubt', doubt)
-        timer_ = self.tasks()['disabled_trait']
+        thread = self.driver.service.threads['placement']
+        timer_ = thread.tasks['disabled_trait']
         for asked in (1, 1):
-            timer_.turn()
+            timer_.run()
             self.assertEqual(asked, len(placement.mock_calls))
         self.manager._update_compute_provider_status(None, False)
         self.assertEqual(1, len(placement.mock_calls))
         doubt.assert_called_once_with()
-        self.assertTrue(timer_.woken.is_set())
-        timer_.turn()
+        self.assertTrue(thread._woken.is_set())
+        timer_.run()
         self.assertEqual(2, len(placement.mock_calls))
 
 
@@ -1256,14 +1277,6 @@ class PollTestCase(DriverTestCase):
         self.poll()
         self.assertEqual([(NODES[0], 'i1')], self.audited)
 
-    def test_what_has_changed_is_audited_at_once(self):
-        self.place(NODES[0], 'i1', ME)
-        woken = self.tasks()['background_audit'].woken
-        for changed in (True, False):
-            self.driver.service.nodes.poll_ironic()
-            self.assertIs(changed, woken.is_set())
-            woken.clear()
-
     def test_node_to_which_nova_has_come_is_left_to_it(self):
         self.place(NODES[0], 'i1', ME)
         self.place(NODES[1], 'i2', ME)
@@ -1404,7 +1417,7 @@ class WindowTestCase(DeadTestCase):
             one._clock = lambda: self.now
         self.driver.service.recorder.totals = counters.Counters(
             begun=self.now)
-        self.patch(self.driver.service, 'tasks', mock.Mock())
+        self.patch(self.driver.service, 'threads', {})
         self.lease = mock.Mock()
         self.patch(self.driver.service.lease_renewer, 'start', self.lease)
         self.driver.init_host(ME)

@@ -29,69 +29,38 @@ class TimersTestCase(base.BaseTestCase):
     def test_one_that_hangs_holds_up_no_other(self):
         go_on, turns = threading.Event(), threading.Semaphore(0)
         self.addCleanup(go_on.set)
-        both = timers.PeriodicTasks(
-            hangs={'hangs': (lambda: go_on.wait(60), lambda: 0.001)},
-            turns={'turns': (turns.release, lambda: 0.001)})
-        both.start()
+        both = [
+            timers.PeriodicThread('hangs', {
+                'hangs': (lambda: go_on.wait(60), lambda: 0.001)}),
+            timers.PeriodicThread('turns', {
+                'turns': (turns.release, lambda: 0.001)})]
+        for one in both:
+            one.start()
         for _ in range(3):
             self.assertTrue(turns.acquire(timeout=60))
         threads = [thread for thread in threading.enumerate()
                    if thread.name in ('ironic-multihost-hangs',
                                       'ironic-multihost-turns')]
         self.assertEqual(2, len(threads))
-        both.stop()
+        for one in both:
+            one.stop()
         go_on.set()
         for thread in threads:
             thread.join(60)
             self.assertFalse(thread.is_alive())
 
-    def test_one_is_woken_by_its_name(self):
-        turns = threading.Semaphore(0)
-        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
-        both = timers.PeriodicTasks(
-            one={'other': (lambda: self.fail('woken'), lambda: 3600),
-                 'turns': (turns.release, lambda: 3600)},
-            another={'third': (lambda: self.fail('woken'), lambda: 3600)})
-        self.addCleanup(both.stop)
-        both.start()
-        both.wake('turns')
-        self.assertTrue(turns.acquire(timeout=60))
-        self.assertRaises(KeyError, both.wake, 'nobody')
-
 
 class PeriodTestCase(base.BaseTestCase):
 
-    def warnings(self, period):
-        """Return what it says in five turns in which nothing else fails."""
-        turns = threading.Semaphore(0)
-        self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0.001))
-        log = self.useFixture(fixtures.FakeLogger())
-        timer = timers.PeriodicThread('look', {
-            'look': (turns.release, period)})
-        self.addCleanup(timer.stop)
-        timer.start()
-        for _ in range(5):
-            self.assertTrue(turns.acquire(timeout=60))
-        return log.output
-
     def test_period_that_cannot_be_read_is_that_of_before(self):
         """nova.conf may be read anew with an error in it."""
-        periods = iter([ValueError('2oo'), 0.001, ValueError('2oo'), 0.001])
-
-        def period():
-            found = next(periods, 0.001)
-            if isinstance(found, Exception):
-                raise found
-            return found
-
-        self.assertIn('The look failed: 2oo', self.warnings(period))
-
-    def test_period_that_cannot_be_read_is_told_once(self):
-        """However often what is done succeeds meanwhile."""
-        def period():
-            raise ValueError('2oo')
-
-        self.assertEqual(1, self.warnings(period).count('The look failed'))
+        task = timers.PeriodicTask('look', self.fail, mock.Mock(
+            side_effect=[7, ValueError('2oo'), 8]))
+        due = []
+        for _ in range(3):
+            task.plan(100)
+            due.append(task.due)
+        self.assertEqual([107, 107, 108], due)
 
 
 class Event:
@@ -160,13 +129,13 @@ class WakeTestCase(base.BaseTestCase):
             self.timer.stop()
 
     def run_it(self):
-        self.timer._run(self.timer._stopped, self.timer._woken)
+        self.timer._run()
 
     def test_it_rests_and_waits_for_as_long_as_it_is_told(self):
         self.run_it()
         self.assertEqual(
             ([timers.REST] * 3, [10 - timers.REST] * 3, 2),
-            (self.rests, self.waits, self.turns))
+            (self.rests[:3], self.waits, self.turns))
 
     def test_turns_begin_as_often_as_told_however_long_they_take(self):
         self.during = lambda: self.sleep(6)
@@ -199,7 +168,7 @@ class WakeTestCase(base.BaseTestCase):
     def test_after_it_was_woken_it_counts_from_then(self):
         def wake():
             if not self.turns:
-                self.timer.wake('poll')
+                self.timer.wake()
 
         self.resting = wake
         self.run_it()
@@ -209,22 +178,22 @@ class WakeTestCase(base.BaseTestCase):
         self.pause = timers.REST / 4
         self.run_it()
         self.assertEqual(([timers.REST / 4] * 3, [0] * 3),
-                         (self.rests, self.waits))
+                         (self.rests[:3], self.waits))
 
     def test_woken_often_it_turns_once(self):
         def wake():
             if not self.turns:
                 for _ in range(1000):
-                    self.timer.wake('poll')
+                    self.timer.wake()
 
         self.resting = wake
         self.run_it()
         # It has rested before, and what follows is an ordinary pause.
-        self.assertEqual([timers.REST] * 3, self.rests)
+        self.assertEqual([timers.REST] * 3, self.rests[:3])
         self.assertEqual([True, False, False], self.woken)
 
     def test_woken_during_a_turn_it_turns_again(self):
-        self.during = lambda: self.turns == 1 and self.timer.wake('poll')
+        self.during = lambda: self.turns == 1 and self.timer.wake()
         self.run_it()
         self.assertEqual([False, True, False], self.woken)
 
@@ -279,7 +248,7 @@ class SharedTestCase(base.BaseTestCase):
             self.thread.stop()
 
     def run_it(self):
-        self.thread._run(self.thread._stopped, self.thread._woken)
+        self.thread._run()
 
     def test_each_runs_as_often_as_it_is_told(self):
         self.run_it()
@@ -294,30 +263,12 @@ class SharedTestCase(base.BaseTestCase):
             [(30, 'often'), (30, 'seldom'), (95 + timers.REST, 'often'),
              (95 + timers.REST, 'seldom')], self.begun[2:6])
 
-    def test_long_one_lets_the_other_run_meanwhile(self):
-        self.lasting['seldom'] = 12
-
-        def go_on():
-            self.thread.run_due()
-            self.sleep(1)
-            self.thread.run_due()
-
-        self.during['seldom'] = go_on
-        self.turns = 3
-        self.run_it()
-        self.assertEqual(
-            [(30, 'often'), (30, 'seldom'), (42, 'often')], self.begun[2:])
-
-    def test_woken_one_runs_alone(self):
+    def test_woken_all_run(self):
         self.turns = 1
-        self.thread.wake('seldom')
+        self.thread.wake()
         self.run_it()
-        self.assertEqual([(timers.REST, 'seldom')], self.begun)
-
-    def test_nothing_runs_before_the_thread_has_started(self):
-        self.thread.wake('often')
-        self.thread.run_due()
-        self.assertEqual([], self.begun)
+        self.assertEqual([(timers.REST, 'often'), (timers.REST, 'seldom')],
+                         self.begun)
 
     def test_stopped_in_one_it_begins_no_other(self):
         self.during['often'] = lambda: self.now >= 30 and self.thread.stop()
@@ -343,6 +294,30 @@ class TimerTestCase(base.BaseTestCase):
         thread.join(60)
         self.assertFalse(thread.is_alive())
 
+    def test_one_that_hangs_goes_on_instead_of_another(self):
+        turns, go_on = threading.Semaphore(0), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def act():
+            turns.release()
+            go_on.wait(60)
+
+        timer = timers.PeriodicThread('look', {'look': (act, lambda: 0.001)})
+        self.addCleanup(timer.stop)
+        timer.start()
+        thread = timer._thread
+        self.assertTrue(turns.acquire(timeout=60))
+        timer.stop()
+        timer.start()
+        self.assertIs(thread, timer._thread)
+        go_on.set()
+        self.assertTrue(turns.acquire(timeout=60))
+        timer.stop()
+        thread.join(60)
+        timer.start()
+        self.assertIsNot(thread, timer._thread)
+        self.assertTrue(turns.acquire(timeout=60))
+
     def test_failures_do_not_end_it_and_are_logged_once_for_each_kind(self):
         failures = [OSError('first'), OSError('again'), ValueError('other'),
                     None, OSError('new')]
@@ -356,7 +331,7 @@ class TimerTestCase(base.BaseTestCase):
         timer = timers.PeriodicTask('look', act, lambda: 0)
         with self.assertLogs(timers.__name__, 'WARNING') as logs:
             for _ in failures:
-                timer.turn()
+                timer.run()
         self.assertEqual(['first', 'other', 'new'], [
             record.args['exc'].args[0] for record in logs.records])
         self.assertIn('The look failed: first.', logs.output[0])

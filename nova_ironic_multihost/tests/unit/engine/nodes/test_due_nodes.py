@@ -473,13 +473,12 @@ class ChangesTestCase(cloud.AuditTestCase):
     def once(self):
         """Ask once; return the nodes that are audited then."""
         self.tracker.audited.clear()
-        self.changed = self.schedule.read_ironic(self.settings)
+        self.schedule.read_ironic(self.settings)
         self.background_audit.once()
         return self.tracker.audited
 
     def test_nothing_has_changed(self):
         self.assertEqual([], self.once())
-        self.assertFalse(self.changed)
 
     def test_nothing_before_the_first_audit(self):
         self.auditor.last = None
@@ -489,11 +488,9 @@ class ChangesTestCase(cloud.AuditTestCase):
         node = self.mine[0]
         self.cloud.contents[node] = 1
         self.assertEqual([node], self.once())
-        self.assertTrue(self.changed)
         self.assertTrue(
             self.auditor.last.nodes[node].body.endswith(b' 1'))
         self.assertEqual([], self.once())
-        self.assertFalse(self.changed)
 
     def test_node_of_another_is_not(self):
         self.cloud.contents[self.theirs[0]] = 1
@@ -658,6 +655,26 @@ class UpkeepTestCase(base.BaseTestCase):
 
         self.background_audit._tracker.audit = audit
         self.assertEqual(['a', 'c'], self.once('a'))
+
+    def test_some_now_and_the_others_later(self):
+        """The thread has more to do."""
+        self.background_audit._clock = lambda: len(self.audited)
+        nodes = [f'node-{number}' for number in range(120)]
+        self.due.update(dict.fromkeys(nodes))
+        for seconds, count in (60, 60), (7, 67), (60, 120):
+            self.background_audit.once(seconds)
+            self.assertEqual(nodes[:count], self.audited)
+
+    def test_many_are_logged_when_they_come_and_when_they_are_done(self):
+        many = [str(one) for one in range(due_nodes.BACKGROUND_MANY)]
+        with self.assertLogs(due_nodes.__name__) as logs:
+            self.due.update(dict.fromkeys(many))
+            for _ in range(2):
+                self.background_audit.once(0)
+            self.once()
+            self.once()
+        self.assertEqual([len(many), 0], [
+            record.args[0] for record in logs.records])
 
     def test_nothing_by_who_ends(self):
         self.ending = True

@@ -274,13 +274,11 @@ class RefusalsTestCase(base.BaseTestCase):
         #: Those that were refused shortly before.
         self.settled = {}
         self.refused = []
-        self.between = []
         self.looks = 0
         self.answers = True
         self.preferences = ring.Preferences({ME: None}, 32)
         self.refusals = stuck_instances.EvacuationRefusals(
-            'Me', self, lambda: self.preferences,
-            lambda: self.between.append(len(self.refused)))
+            'Me', self, lambda: self.preferences)
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
 
     # The evacuations.
@@ -362,11 +360,6 @@ class RefusalsTestCase(base.BaseTestCase):
         self.left = {'i1': Record('n', 'dead'), 'i2': Record('n', 'dead')}
         self.sweep(2)
         self.assertEqual(['i1', 'i2'], self.refused[:2])
-
-    def test_other_tasks_of_the_thread_wait_for_one_refusal(self):
-        self.left = {'i1': Record('n', 'dead'), 'i2': Record('n', 'dead')}
-        self.sweep(2)
-        self.assertEqual([1, 2], self.between)
 
     def test_what_is_left_to_others(self):
         self.left['i1'] = Record('n', 'other')

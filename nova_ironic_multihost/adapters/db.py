@@ -226,17 +226,12 @@ def _batches(uuids: Iterable[str], size: int = BATCH
 def consumers(report_client: report.SchedulerReportClient, node: str
               ) -> frozenset[str] | None:
     """Read the consumers of a node; None if placement does not answer."""
-    # SchedulerReportClient.get_allocations_for_resource_provider hides the
-    # reason of a failure.
     try:
-        answer = report_client.get(
-            f'/resource_providers/{node}/allocations',
-            global_request_id=names.admin_context().global_id)
+        answer = report_client.get(f'/resource_providers/{node}/allocations')
     except ks_exception.ClientException as exc:
         reason = str(exc)
     else:
         if answer.status_code == HTTPStatus.NOT_FOUND and _says_so(answer):
-            # No provider, so no allocations.
             return frozenset()
         if answer:
             return frozenset(answer.json()['allocations'])
@@ -334,8 +329,7 @@ def generations(report_client: report.SchedulerReportClient,
 
     answer = report_client.get(
         '/resource_providers' + (f'?required={trait}' if trait else ''),
-        version='1.18' if trait else None,
-        global_request_id=names.admin_context().global_id)
+        version='1.18' if trait else None)
     if not answer:
         raise names.VirtDriverNotReady(
             f'Placement does not list its resource providers: {answer.text}')
@@ -347,9 +341,7 @@ def generation(report_client: report.SchedulerReportClient, node: str
                ) -> int | None:
     """Read the generation of a node's provider; None if unknown."""
     try:
-        answer = report_client.get(
-            f'/resource_providers/{node}',
-            global_request_id=names.admin_context().global_id)
+        answer = report_client.get(f'/resource_providers/{node}')
         return answer.json()['generation'] if answer else None
     except (ks_exception.ClientException, ValueError, LookupError, TypeError):
         # A proxy may have answered with something else than JSON.

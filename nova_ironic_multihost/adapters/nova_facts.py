@@ -159,8 +159,7 @@ class NovaCloud:
             return False
         for uuid in sorted(consumers):
             client.delete_allocation_for_instance(context, uuid, force=True)
-        answer = client.delete(f'/resource_providers/{node}',
-                               global_request_id=context.global_id)
+        answer = client.delete(f'/resource_providers/{node}')
         client.invalidate_resource_provider(node)
         return bool(answer) or answer.status_code == HTTPStatus.NOT_FOUND
 

@@ -243,9 +243,7 @@ class NovaTracker:
     def refresh(self, node: str) -> None:
         """Remove a node from the cache of nova's client of placement.
 
-        The former owner may still set traits of a node
-        (ComputeManager._update_compute_provider_status), which the cache would
-        hide for five minutes.
+        The cache hides for five minutes what the former owner still sets.
         """
         if self._manager is not None:
             self._invalidate(node)
@@ -266,7 +264,6 @@ class NovaTracker:
         """Read the inventory and the generation of a node from placement.
 
         If placement answers with an error, nova logs it and keeps its copy.
-        Raises keystoneauth1.exceptions.ClientException if it does not answer.
         """
         # ValueError: another thread has removed the provider since.
         with contextlib.suppress(ValueError):

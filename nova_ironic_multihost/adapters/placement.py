@@ -61,10 +61,7 @@ def renewed(provider_tree: nova_tree.ProviderTree, node: str,
 
 def follow_aggregates(provider_tree: nova_tree.ProviderTree, node: str,
                       audit, tracker: nova_tracker.NovaTracker) -> None:
-    """Set the aggregates of this host on a node.
-
-    :param audit: the last :class:`.engine.audit.audit_state.Audit`.
-    """
+    """Set the aggregates of this host on a node."""
     def wanted(current):
         return peers.wanted_aggregates(
             audit.view.host, audit.host_aggregates, current,
@@ -108,8 +105,7 @@ class Reservation:
             answer = self._client.put(
                 f'/resource_providers/{self.node}/inventories',
                 {'resource_provider_generation': self._generation,
-                 'inventories': inventories}, version=INVENTORIES_VERSION,
-                global_request_id=names.admin_context().global_id)
+                 'inventories': inventories}, version=INVENTORIES_VERSION)
             if not answer:
                 return False
             self._generation = answer.json()['resource_provider_generation']
@@ -124,9 +120,7 @@ def of_idle(client: report.SchedulerReportClient, node: str
             ) -> Reservation | None:
     """Return the Reservation of an idle node; None if it may be in use."""
     try:
-        answer = client.get(
-            f'/resource_providers/{node}/inventories',
-            global_request_id=names.admin_context().global_id)
+        answer = client.get(f'/resource_providers/{node}/inventories')
     except ks_exception.ClientException:
         return None
     if not answer:
@@ -183,8 +177,7 @@ class TraitWriter:
 
     def _read(self, node):
         answer = self._tracker.report_client.get(
-            f'/resource_providers/{node}/traits', version=TRAITS_VERSION,
-            global_request_id=names.admin_context().global_id)
+            f'/resource_providers/{node}/traits', version=TRAITS_VERSION)
         if answer.status_code == 404:
             return None
         body = _body(answer)
@@ -206,8 +199,7 @@ class TraitWriter:
         answer = self._tracker.report_client.put(
             f'/resource_providers/{node}/traits',
             {'resource_provider_generation': found.generation,
-             'traits': sorted(traits)}, version=TRAITS_VERSION,
-            global_request_id=names.admin_context().global_id)
+             'traits': sorted(traits)}, version=TRAITS_VERSION)
         if answer.status_code > 500:
             # Placement is unavailable: stop, as claims wait for the lock.
             _body(answer)

@@ -144,10 +144,10 @@ class IronicRetry:
                  may_wait: Callable[[], bool],
                  clock: Callable[[], float] = time.monotonic,
                  sleep: Callable[[float], None] = time.sleep) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._may_wait = may_wait
-        self._clock = clock
-        self._sleep = sleep
+        self.clock = clock
+        self.sleep = sleep
         self._thread = threading.local()
 
     @contextlib.contextmanager
@@ -168,20 +168,16 @@ class IronicRetry:
         """Return a connection to Ironic that waits if this thread may."""
         if self._no_wait or not self._may_wait():
             return connect()
-        return RetryingConnection(
-            connect, self._seconds, self._clock, self._sleep)
+        return RetryingConnection(connect, self)
 
 
 class RetryingConnection:
     """A connection to Ironic with methods that retry."""
 
     def __init__(self, connect: Callable[[], typing.Any],
-                 seconds: Callable[[], float], clock: Callable[[], float],
-                 sleep: Callable[[float], None]) -> None:
+                 retry: IronicRetry) -> None:
         self._connect = connect
-        self._seconds = seconds
-        self._clock = clock
-        self._sleep = sleep
+        self._retry = retry
 
     def __getattr__(self, name):
         if callable(getattr(_proxy.Proxy, name, None)):
@@ -189,14 +185,15 @@ class RetryingConnection:
         return getattr(self._connect(), name)
 
     def _call(self, name, *args, **kwargs):
-        begun = self._clock()
+        begun = self._retry.clock()
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
                 not_taken if name in ONCE else away),
             wait=tenacity.wait_fixed(PAUSE),
-            stop=lambda state: self._clock() - begun >= self._seconds(),
+            stop=lambda state: (
+                self._retry.clock() - begun >= self._retry.seconds()),
             before_sleep=functools.partial(self._warn, name),
-            sleep=self._sleep, reraise=True)
+            sleep=self._retry.sleep, reraise=True)
         return retrying(lambda: self._call_once(
             name, retrying.statistics['attempt_number'] > 1, *args, **kwargs))
 
@@ -206,7 +203,7 @@ class RetryingConnection:
                 'Ironic does not answer, and %(name)s waits for it, for up '
                 'to %(seconds)d s: %(exc)s. If that lasts: does the Ironic '
                 'API run, and does [ironic] of nova.conf lead to it?',
-                {'name': name, 'seconds': self._seconds(),
+                {'name': name, 'seconds': self._retry.seconds(),
                  'exc': state.outcome.exception()})
 
     def _call_once(self, name, again, *args, **kwargs):

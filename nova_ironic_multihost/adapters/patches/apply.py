@@ -61,10 +61,7 @@ class Call:
 
 
 def signature(function: Callable) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of nova's function, by their names.
-
-    Some decorators hide them (oslo.messaging's expected_exceptions).
-    """
+    """Return the parameters of nova's function, also below decorators."""
     found = inspect.signature(function).parameters
     if 'instance' not in found and takes_anything(function):
         hidden = safe_utils.get_wrapped_function(inspect.unwrap(function))

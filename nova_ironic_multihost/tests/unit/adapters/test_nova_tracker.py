@@ -9,7 +9,6 @@ import fixtures
 from nova.compute import manager
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
-from nova import context as nova_context
 from nova import objects
 from oslo_concurrency import lockutils
 import oslo_messaging as messaging

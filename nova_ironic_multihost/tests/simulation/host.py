@@ -754,6 +754,9 @@ class Process:
 
     def lost_to_peers(self, node):
         """Another host took a node as if this one were dead."""
+        if node not in self.tracked | self.sources.mine:
+            # It creates the record at the moment, and reads it again.
+            return
         # After its audit has read the records it notices at the next.
         self._lost_to_peers[node] = self._audits + (
             self.auditing and self.sources.looked)

@@ -1189,6 +1189,26 @@ class SimulationTest(unittest.TestCase):
         state.go_on(index=1, steps=1)
         state.teardown()
 
+    def test_node_that_is_taken_while_its_record_is_created(self):
+        """A host that never had the node need not wait to pull it.
+
+        Found by 20,000 examples: a fault of the judge.
+        """
+        state = Simulation()
+        state.begin(number=6, zones=[], started=False, when='forced_down',
+                    delay=1, nodes=8, limit=1)
+        state.start_together(
+            indices=[1, 0, 6, 2, 6],
+            order=[(6, 9), (5, 11), (4, 9), (6, 8), (6, 12), (5, 4)])
+        state.wait(ticks=5)
+        state.start_together(indices=[3, 3, 6, 2, 4],
+                             order=[(6, 7), (4, 8), (4, 1)])
+        state.stall(after=5, index=5, ticks=20)
+        state.discover()
+        state.pause_machine(index=2, paused=4, ticks=1)
+        state.interleave(order=[(0, 5)])
+        state.teardown()
+
     def test_taker_that_ends_and_leaves_the_zone_to_a_fenced_host(self):
         """Its mark stays while that host is fenced, and goes afterwards.
 

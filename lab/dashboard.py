@@ -7,7 +7,9 @@ with its own queries; colours and fonts differ.
 """
 
 import datetime
+import itertools
 import json
+import math
 import re
 import time
 
@@ -67,6 +69,18 @@ def series(ask, panel, since, step):
     return found
 
 
+def with_gaps(times, values):
+    """Return both, with NaN in each gap, so that no line crosses it."""
+    step = min((after - before for before, after
+                in itertools.pairwise(times)), default=None)
+    drawn = [(times[0], values[0])]
+    for time_, value in zip(times[1:], values[1:], strict=True):
+        if time_ - drawn[-1][0] > 1.5 * step:
+            drawn.append((time_, math.nan))
+        drawn.append((time_, value))
+    return zip(*drawn, strict=True)
+
+
 def draw(path, dashboard, ask, since, step):
     """Write the picture as PNG; the parameters are those of the others."""
     import matplotlib
@@ -77,16 +91,19 @@ def draw(path, dashboard, ask, since, step):
     height = max(y + h for _, (_, y, _, h) in placed)
     figure = pyplot.figure(figsize=(WIDTH * CELL[0], height * CELL[1]))
     for panel, (x, y, width, tall) in placed:
-        # Room for the title above, and for numbers left and below.
-        axis = figure.add_axes((
-            (x + 1) / WIDTH, 1 - (y + tall - 1.2) / height,
-            (width - 1.5) / WIDTH, max(tall - 2.4, 0.1) / height))
-        axis.set_title(panel['title'], fontsize=10, loc='left')
         if panel['type'] == 'row':
-            axis.set_axis_off()
+            figure.text((x + 1) / WIDTH, 1 - (y + 0.7) / height,
+                        panel['title'], fontsize=12, weight='bold')
             continue
-        found = series(ask, panel, since, step)
-        _KINDS[panel['type']](axis, found)
+        # Room for the title above, for numbers left and below, and for the
+        # legend under them.
+        below = 2.2 if panel['type'] == 'timeseries' else 1.2
+        axis = figure.add_axes((
+            (x + 1) / WIDTH, 1 - (y + tall - below) / height,
+            (width - 1.5) / WIDTH, (tall - 1.2 - below) / height))
+        axis.set_title(panel['title'], fontsize=10, loc='left')
+        _KINDS[panel['type']](
+            axis, panel, series(ask, panel, since, step))
         if panel['type'] != 'stat':
             axis.set_xlim(datetime.datetime.fromtimestamp(since),
                           datetime.datetime.now())
@@ -98,7 +115,7 @@ def draw(path, dashboard, ask, since, step):
     pyplot.close(figure)
 
 
-def _number(axis, found):
+def _number(axis, panel, found):
     axis.set_axis_off()
     axis.text(0.5, 0.4, '  '.join(
         f'{values[-1]:g} {name}'.strip() for name, _, values in (
@@ -107,23 +124,29 @@ def _number(axis, found):
         ha='center', va='center', fontsize=18)
 
 
-def _states(axis, found):
+def _states(axis, panel, found):
+    good = next(
+        float(value) for mapping in panel['fieldConfig']['defaults']['mappings']
+        for value, shown in mapping['options'].items()
+        if shown['color'] == 'green')
     for line, (_, times, values) in enumerate(found):
         for begin, end, value in zip(times, times[1:], values, strict=False):
             axis.barh(line, end - begin, left=begin, height=0.7,
-                      color=COLOURS[2] if value else COLOURS[1])
+                      color=COLOURS[2 if value == good else 1])
     axis.set_yticks(range(len(found)), [name for name, _, _ in found])
     axis.invert_yaxis()
 
 
-def _lines(axis, found):
+def _lines(axis, panel, found):
     for number, (name, times, values) in enumerate(found):
+        times, values = with_gaps(times, values)
         axis.plot(times, values, color=COLOURS[number % len(COLOURS)],
                   label=name if number < NAMED else None, linewidth=1.2)
     axis.set_ylim(bottom=0)
     axis.grid(True, color='#dddddd')
     if any(name for name, _, _ in found):
-        axis.legend(frameon=False, fontsize=7, loc='upper left', ncols=2)
+        axis.legend(frameon=False, fontsize=7, ncols=4, loc='upper left',
+                    bbox_to_anchor=(0, -0.12))
 
 
 _KINDS = {'stat': _number, 'state-timeline': _states, 'timeseries': _lines}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import datetime
+import math
 import pathlib
 
 from oslotest import base
@@ -34,6 +36,14 @@ class DashboardTestCase(base.BaseTestCase):
         [(path, parameters)] = self.asked
         self.assertEqual(('query_range', 'up', 100, 5), (
             path, *(parameters[name] for name in ('query', 'start', 'step'))))
+
+    def test_no_line_crosses_a_gap(self):
+        at = datetime.datetime.fromtimestamp
+        times, values = dashboard.with_gaps(
+            [at(100), at(105), at(120), at(125)], [1.0, 2.0, 3.0, 4.0])
+        self.assertEqual(5, len(times))
+        self.assertEqual([False, False, True, False, False],
+                         [math.isnan(value) for value in values])
 
     def test_variables_of_grafana_have_a_value(self):
         for panel, _ in dashboard.panels(dashboard.read(REPOSITORY)):

@@ -7,7 +7,6 @@ import datetime
 import functools
 import traceback
 
-from cliff import columns
 from cliff import command
 from cliff import show
 
@@ -70,9 +69,12 @@ class CloudCommand:
     def produce_output(self, parsed_args, column_names, data):
         """Print the output of a command: a row, or rows."""
         layout = parsed_args.formatter
-        if layout in ('csv', 'json', 'yaml'):
+        if layout == 'table' and not data:
+            # cliff would print an empty line.
+            return 0
+        if layout in ('json', 'yaml'):
             one = isinstance(self, show.ShowOne)
-            rows = [[plain(cell, layout) for cell in row]
+            rows = [[None if cell == '' else cell for cell in row]
                     for row in ([data] if one else data)]
             data = rows[0] if one else rows
         return super().produce_output(parsed_args, column_names, data)
@@ -99,6 +101,7 @@ class CloudCommand:
     def tell(self, sentence):
         """Print a sentence to standard error."""
         print(f'{PROGRAM}: {sentence}', file=self.app.stderr)
+
 
 #: The most characters of a reason; with its prefix nova stores 255.
 REASON = 200
@@ -203,56 +206,17 @@ class ActingCommand(CloudCommand, command.Command):
                    for line in (*found.sentences(), *found.obstacles())))
 
 
-def _column(human, machine=lambda value: value):
-    """Return a class of cells, by the forms for people and for programs."""
-    class Column(columns.FormattableColumn):
-        """A cell of a table."""
-
-        def human_readable(self):
-            """Return the text of a table."""
-            return human(self._value)
-
-        def machine_readable(self):
-            """Return the value for CSV, JSON and YAML."""
-            return machine(self._value)
-    return Column
+def moment(seconds):
+    """Return seconds since the epoch as text, None if they are unknown."""
+    return None if seconds is None else datetime.datetime.fromtimestamp(
+        seconds, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
-def _moment(layout, unknown):
-    """Return a function that prints seconds since the epoch."""
-    return lambda value: unknown if value is None else (
-        datetime.datetime.fromtimestamp(value, datetime.UTC).strftime(layout))
+def with_reason(service):
+    """Return the disabled_reason of a compute service in words."""
+    return (f'with the reason "{service.reason}"' if service.reason
+            else 'without a reason')
 
-
-YesNo = _column(lambda value: 'unknown' if value is None else
-                'yes' if value else 'no')
-Number = _column(lambda value: '-' if value is None else f'{value:.2f}',
-                 lambda value: None if value is None else round(value, 2))
-Moment = _column(_moment('%Y-%m-%d %H:%M:%S UTC', 'unknown'),
-                 _moment('%Y-%m-%dT%H:%M:%SZ', None))
-
-_RED, _YELLOW = 31, 33
-
-_COLOURS = {'down': _RED, 'gone': _RED, 'unknown': _RED,
-            'fenced, alive': _RED, 'fenced': _YELLOW, 'disabled': _YELLOW,
-            'ending': _YELLOW, 'ended': _YELLOW}
-
-#: A state or status in the colour of a terminal.
-Coloured = _column(
-    lambda value: f'\x1b[{_COLOURS[value]}m{value}\x1b[0m'
-    if value in _COLOURS else value)
-
-
-def plain(cell, layout):
-    """Return a cell for a program.
-
-    :param layout: json, yaml or csv; CSV has no null: None stays empty there
-    """
-    if isinstance(cell, columns.FormattableColumn):
-        cell = cell.machine_readable()
-    if layout == 'csv' and isinstance(cell, bool):
-        return str(cell).lower()
-    return None if cell == '' else cell
 
 _DEFAULTS = {option.dest: option.default for option in conf.OPTS}
 

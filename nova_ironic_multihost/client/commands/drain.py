@@ -104,8 +104,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         self.say(
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
-            f'{service.host} is disabled already: '
-            f'{service.reason or "no reason is given"}')
+            f'{service.host} is disabled already, {base.with_reason(service)}')
         if taken is None:
             self.say('Whether another compute service of bare metal is '
                      'enabled and up is not known: nova does not reach each '

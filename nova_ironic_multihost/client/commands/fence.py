@@ -81,8 +81,7 @@ else.
         self.say(
             f'{service.host} is forced down and disabled: others take over '
             'its servers and its free nodes' if changed else
-            f'{service.host} is fenced already: '
-            f'{service.reason or "no reason is given"}')
+            f'{service.host} is fenced already, {base.with_reason(service)}')
         if parsed_args.wait is None:
             self.say(f'"fence {service.host} --wait 600" shows the rest. '
                      f'When it is repaired: start it, "unfence '
@@ -197,7 +196,7 @@ what to do).
             f'{service.host} is not fenced: it is {service.words}')
         if service.disabled and 'status' not in body:
             self.say(f'{service.host} stays disabled, as somebody else has '
-                     f'done that ({service.reason or "no reason is given"}); '
+                     f'done that {base.with_reason(service)}; '
                      f'"undrain {service.host}" enables it')
         if not (service.up or service.forced_down):
             self.say(f'{service.host} is down: it takes nothing until it is '

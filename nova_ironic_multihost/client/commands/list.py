@@ -3,7 +3,6 @@
 """list: list the compute services, and how many nodes each owns."""
 
 import collections
-import os
 import typing
 
 from cliff import lister
@@ -80,24 +79,15 @@ columns are shown, and the missing service is named
             self.status = arguments.UNKNOWN
             return shown
         shown = COLUMNS + (MORE if parsed_args.long else ())
-        forms = {'Balance': base.Number, 'Last heartbeat': base.Moment,
-                 'State': self._state, 'Status': self._state}
-        return shown, [
-            tuple(forms[name](row[name]) if name in forms else row[name]
-                  for name in shown) for row in rows(report)]
+        return shown, [tuple(row[name] for name in shown)
+                       for row in rows(report)]
 
     def _of_nova(self):
         """Return the columns that nova knows, of all compute services."""
         return COLUMNS[:3], [
-            (service.host, self._state(service.state),
-             self._state(service.status))
+            (service.host, service.state, service.status)
             for service in sorted(self.cloud.computes(),
                                   key=lambda service: service.key)]
-
-    def _state(self, word):
-        """Return a state or status, with colour on a terminal."""
-        plain = os.environ.get('NO_COLOR') or not self.app.stdout.isatty()
-        return word if plain else base.Coloured(word)
 
 
 def rows(report: ownership_report.OwnershipReport
@@ -123,7 +113,8 @@ def rows(report: ownership_report.OwnershipReport
             'Host': name, 'State': service.state if service else 'gone',
             'Status': service.status if service else '',
             'Nodes': free + used + leaked, 'Free': free, 'Used': used,
-            'Balance': free / average[host] if average.get(host) else None,
+            'Balance': (round(free / average[host], 2)
+                        if average.get(host) else None),
             'Leaked': leaked,
             'Taking over': sum(
                 takeover.is_mark(one.task_state)
@@ -131,7 +122,7 @@ def rows(report: ownership_report.OwnershipReport
                 for one in seen.instances if not one.deleted),
             'Partition': part.label if part is not None else '',
             'Zone': report.zones.get(host, ''),
-            'Last heartbeat': service.seen if service is not None else None})
+            'Last heartbeat': base.moment(service and service.seen)})
     return found
 
 

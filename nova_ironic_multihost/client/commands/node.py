@@ -174,7 +174,7 @@ def _fields(report, node_report, built=None):
         'uuid': node.uuid,
         'name': node.name,
         'owner': owner,
-        'owner_since': base.Moment(since),
+        'owner_since': base.moment(since),
         'came_by': came,
         'preferred': node_report.preferred or '',
         'state': seen.usage(node).value,
@@ -186,13 +186,12 @@ def _fields(report, node_report, built=None):
         'server_host': instance.host or '' if instance else '',
         'server_task': seen.task(instance) if instance else '',
         'provision_state': node.provision_state,
-        'provision_state_since': base.Moment(node.since),
-        'maintenance': base.YesNo(node.maintenance),
+        'provision_state_since': base.moment(node.since),
+        'maintenance': node.maintenance,
         'partition': part.label if part is not None else '',
         'zone': report.zones.get(node_report.owner, ''),
-        'barred': base.YesNo(
-            None if provider is None
-            else cloud_state.DISABLED_TRAIT in provider.traits)}
+        'barred': (None if provider is None
+                   else cloud_state.DISABLED_TRAIT in provider.traits)}
 
 
 LEAK_COLUMNS = ('Node', 'Name', 'Provision state', 'Held for', 'Server',

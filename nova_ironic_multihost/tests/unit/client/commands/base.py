@@ -44,19 +44,10 @@ def load_commands(manager, namespace):
         manager.add_command(name.replace('_', ' '), load(value))
 
 
-class _Output(io.StringIO):
-
-    terminal = False
-
-    def isatty(self):
-        return self.terminal
-
-
 class ShellTestCase(base.BaseTestCase):
     """Has a cloud, and runs the program."""
 
     CLOUD = clouds.FakeCloud
-    TERMINAL = False
 
     def setUp(self):
         super().setUp()
@@ -69,12 +60,10 @@ class ShellTestCase(base.BaseTestCase):
         # cliff wraps tables to the width of a terminal.
         self.useFixture(fixtures.EnvironmentVariable('CLIFF_MAX_TERM_WIDTH'))
         self.useFixture(fixtures.EnvironmentVariable('CLIFF_FIT_WIDTH'))
-        self.useFixture(fixtures.EnvironmentVariable('NO_COLOR'))
 
     def shell(self, *argv):
         """Run the program: (status, standard output, standard error)."""
-        out, err = _Output(), io.StringIO()
-        out.terminal = self.TERMINAL
+        out, err = io.StringIO(), io.StringIO()
         with (contextlib.redirect_stdout(out),
               contextlib.redirect_stderr(err),
               mock.patch('logging.Logger.addHandler')):

@@ -15,8 +15,7 @@ from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import base
 
 COMMANDS = ('list', 'check', 'node list', 'node show', 'plan', 'leaks',
-            'repair', 'report', 'drain', 'undrain', 'fence', 'unfence',
-            'silent')
+            'repair', 'drain', 'undrain', 'fence', 'unfence', 'silent')
 
 
 class AppTestCase(base.ShellTestCase):

@@ -54,7 +54,7 @@ class DrainTestCase(waiting.WaitingTestCase):
     def test_twice(self):
         self.drain('east', '--reason', 'mine')
         out, _ = self.drain('east')
-        self.assertIn('east is disabled already: mine', out)
+        self.assertIn('east is disabled already, with the reason "mine"', out)
         self.assertEqual(1, len(self.cloud.changes))
 
     def test_one_that_is_fenced_stays_disabled_when_it_is_unfenced(self):
@@ -71,7 +71,7 @@ class DrainTestCase(waiting.WaitingTestCase):
 
     def test_disabled_without_a_reason(self):
         self.east(status='disabled')
-        self.assertIn('no reason is given', self.drain('east')[0])
+        self.assertIn('without a reason', self.drain('east')[0])
 
     def test_the_last_one(self):
         self.west(status='disabled')

@@ -89,7 +89,8 @@ class FenceTestCase(waiting.WaitingTestCase):
     def test_twice(self):
         self.fence('east', '--reason', 'fan')
         out, _ = self.fence('east')
-        self.assertIn(f'east is fenced already: {fencing.REASON}: fan', out)
+        self.assertIn('east is fenced already, with the reason '
+                      f'"{fencing.REASON}: fan"', out)
         self.assertEqual(1, len(self.cloud.changes))
 
     def test_the_reason_of_another_fence(self):
@@ -462,7 +463,7 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.start()
         told = self.unfence()
         self.assertEqual([{'forced_down': False}], self.cloud.changes)
-        self.assertIn('(new memory)', told)
+        self.assertIn('reason "new memory"', told)
         self.assertIn('undrain east', told)
 
     def test_somebody_drains_it_meanwhile(self):
@@ -470,7 +471,7 @@ class UnfenceTestCase(waiting.WaitingTestCase):
         self.after(15, lambda: self.east(disabled_reason='bad NIC'))
         told = self.unfence()
         self.assertEqual([{'forced_down': False}], self.cloud.changes)
-        self.assertIn('(bad NIC)', told)
+        self.assertIn('reason "bad NIC"', told)
 
     def test_somebody_unfences_it_meanwhile(self):
         self.after(15, lambda: self.east(
@@ -481,7 +482,7 @@ class UnfenceTestCase(waiting.WaitingTestCase):
     def test_one_that_is_drained_and_not_fenced(self):
         self.east(state='up', forced_down=False, disabled_reason=None)
         told = self.unfence()
-        self.assertIn('(no reason is given)', told)
+        self.assertIn('without a reason', told)
         self.assertNotIn('taken over', told)
         self.assertEqual([], self.cloud.changes)
 

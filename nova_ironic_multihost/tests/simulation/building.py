@@ -2,9 +2,9 @@
 
 """A model of what carries a build: nova, placement, Ironic and RabbitMQ.
 
-The product's keeper, postman, arrivals, recovery and rules run in it. nova's
-queues and the steps of its builds, as they are in ComputeManager of nova 31 to
-34, what the guard does between them, RabbitMQ and Ironic are modelled.
+The product's guard, backups, forwarder, recovery and rules run in it. nova's
+queues, the steps of its builds and deletes, as they are in ComputeManager of
+nova 31 to 34, RabbitMQ and Ironic are modelled.
 
 A process may be killed at each question that it asks, and stand still between
 any two steps, also when others have taken over what it was at.
@@ -13,12 +13,18 @@ any two steps, also when others have taken over what it was at.
 import collections
 import contextlib
 import dataclasses
+import functools
 import types
 
+import greenlet
+
+from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.builds import build_backups
+from nova_ironic_multihost.engine.builds import build_guard
 from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost import exception
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
@@ -29,10 +35,17 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.simulation import host as hosts
 from nova_ironic_multihost.tests.unit.engine import post
 
 HOSTS = 'abc'
 NODES = tuple(f'n{i}' for i in range(6))
+
+#: Seconds that an operation waits for nova.
+PATIENCE = 60
+
+#: That a build has failed for good, in which case nova frees its node.
+FAILED = object()
 
 
 class Broken(AssertionError):
@@ -41,6 +54,20 @@ class Broken(AssertionError):
 
 class Killed(BaseException):
     """The process that runs is killed here."""
+
+
+class CrossedError(Exception):
+    """An instance has another state than nova expects."""
+
+
+class RescheduledError(Exception):
+    """A build goes to another node."""
+
+
+def pause():
+    """Let the others go on, in a thread of nova."""
+    if greenlet.getcurrent().parent is not None:
+        hosts.pause()
 
 
 @dataclasses.dataclass
@@ -63,6 +90,8 @@ class World(post.Bus):
 
     :ivar countdown: questions until then; None: nobody is killed.
     :ivar broken: promises that were broken, for who asked may catch it.
+    :ivar excused: builds that nova did not answer for too long.
+    :ivar undone: number of builds that were begun again.
     """
 
     def __init__(self):
@@ -70,6 +99,8 @@ class World(post.Bus):
         self.now = 0.0
         self.countdown = None
         self.broken = []
+        self.excused = set()
+        self.undone = 0
         self.ironic_answers = True
         self.up = dict.fromkeys(HOSTS, True)
         self.fenced = set()
@@ -90,6 +121,11 @@ class World(post.Bus):
         self.broken.append(what)
         raise Broken(what)
 
+    def fail(self, uuid):
+        """A build ends in ERROR."""
+        if uuid not in self.excused:
+            self.break_promise(f'{uuid} fails at {self.placed[uuid]}')
+
     # The ports.
 
     def instance_states(self, uuids):
@@ -99,6 +135,11 @@ class World(post.Bus):
     def records(self, nodes):
         self.check()
         return [Record(node, self.owners[node]) for node in nodes]
+
+    def allocated(self, node):
+        self.check()
+        return frozenset(
+            uuid for uuid, its in self.node_of.items() if its == node)
 
     def unclaimed(self):
         self.check()
@@ -114,7 +155,10 @@ class World(post.Bus):
         if (state.host is not None or self.node_of[build.instance]
                 != build.node or not absent()):
             return False
-        return self.break_promise(f'{build} was given up: {reason}')
+        if build.instance not in self.excused:
+            self.break_promise(f'{build} was given up: {reason}')
+        self.set(build.instance, vm_state='error', task_state=None)
+        return True
 
     def count(self, instance):
         self.check()
@@ -126,12 +170,10 @@ class World(post.Bus):
     def undo(self, instance, copy):
         """Undo what was done for a build, step by step."""
         uuid = instance.uuid
-        machine = self.machines[instance.node]
-        if machine.instance == uuid:
-            if machine.state != 'available':
-                self.break_promise(f'{uuid} was taken off its machine')
-            self.check()
-            machine.instance = None
+        self.undone += 1
+        self.check()
+        self.ask_ironic()
+        self.free(uuid, instance.node)
         self.check()
         state = self.placed[uuid]
         if (state.host, state.vm_state, state.task_state) != (
@@ -164,8 +206,25 @@ class World(post.Bus):
     def set(self, uuid, **changes):
         self.placed[uuid] = dataclasses.replace(self.placed[uuid], **changes)
 
+    def free(self, uuid, node):
+        """Ironic is told to tear a machine down."""
+        machine = self.machines[node]
+        if machine.instance != uuid:
+            return
+        if machine.state != 'available' and not (
+                self.placed[uuid].deleted
+                or takeover.before_mark(self.placed[uuid].task_state)
+                == 'deleting'):
+            self.break_promise(f'{uuid} was taken off its machine')
+        machine.instance, machine.state = None, 'available'
+
+    def ask_ironic(self):
+        if not self.ironic_answers:
+            raise OSError('Ironic does not answer')
+
     def deploy(self, uuid, node):
         """Ironic is told to deploy."""
+        self.ask_ironic()
         machine = self.machines[node]
         others = [one for one, its in self.machines.items()
                   if its.instance == uuid and one != node]
@@ -178,14 +237,14 @@ class World(post.Bus):
 class Instances:
     """What the recovery of a compute service has of nova, and its machines.
 
-    :param world: :class:`World`.
+    :param process: :class:`Process`.
     """
 
-    def __init__(self, world):
-        self.world = world
+    def __init__(self, process):
+        self.world, self.process = process.world, process
 
     def _states(self, wanted):
-        self.world.check()
+        self.process.ask(self.world.check)
         return {uuid: state for uuid, state in self.world.placed.items()
                 if not state.deleted and wanted(state)}
 
@@ -205,12 +264,16 @@ class Instances:
                 if after is None or uuid > after}
 
     def read(self, uuid):
-        self.world.check()
+        self.process.ask(self.world.check)
         state = self.world.placed[uuid]
         return None if state.deleted else types.SimpleNamespace(
             uuid=uuid, **dataclasses.asdict(state))
 
     def set_states(self, instance, vm_state, task_state):
+        return self.process.ask(
+            self._set_states, instance, vm_state, task_state)
+
+    def _set_states(self, instance, vm_state, task_state):
         self.world.check()
         state = self.world.placed[instance.uuid]
         if state.deleted or state.task_state != instance.task_state:
@@ -229,6 +292,9 @@ class Instances:
     def init(self, instance):
         self.world.check()
 
+    def delete(self, instance):
+        self.process.terminate(instance)
+
     def deployed(self, instance):
         self.world.check()
         self.world.set(instance.uuid, vm_state='active', task_state=None)
@@ -236,7 +302,7 @@ class Instances:
     def fail(self, instance, reason):
         self.world.check()
         if self.world.attempts[instance.uuid] < forwarding.BUILD_ATTEMPTS:
-            self.world.break_promise(f'{instance.uuid} ends in ERROR')
+            self.world.fail(instance.uuid)
         self.world.set(instance.uuid, vm_state='error', task_state=None)
 
     def notify(self, event, payload):
@@ -250,23 +316,6 @@ class Instances:
         return machine.state if machine.instance == instance.uuid else None
 
 
-class Operations:
-    """What a compute service is at, which the guard knows."""
-
-    def __init__(self):
-        self.at_work = frozenset()
-        self.unfinished = frozenset()
-
-    def note_unfinished(self, uuid):
-        self.unfinished |= {uuid}
-
-    def forget(self, uuids):
-        self.unfinished -= uuids
-
-    def silent(self, exc):
-        return isinstance(exc, OSError)
-
-
 class Process:
     """A nova-compute."""
 
@@ -275,10 +324,15 @@ class Process:
         self.builds = []
         self.boxes = []
         self.threads = []
+        #: Questions until nova answers again, and whether it does what it
+        #: is asked for meanwhile.
+        self.silence, self.deaf = 0, True
+        self.unanswered = collections.Counter()
+        self.dead = self.ending = False
         #: Nodes that nova's resource tracker has.
         self.nodes = frozenset()
         self.audits = types.SimpleNamespace(
-            cloud=world, preferences=None, recorded=None,
+            cloud=self, preferences=None, recorded=None,
             last=types.SimpleNamespace(
                 host_aggregates=types.SimpleNamespace(aggregates=()),
                 view=types.SimpleNamespace(host=host_key(host))))
@@ -294,22 +348,63 @@ class Process:
 
         self.backups = build_backups.BackupStore(
             host, self, self, requests, here, clock)
-        self.operations = Operations()
-        instances = Instances(world)
+        self.guard = build_guard.BuildGuard(
+            host, self, lambda: PATIENCE, clock, lambda seconds: pause(),
+            lambda exc, again: isinstance(exc, OSError))
+        self.guard._thread = hosts.Local()
+        instances = Instances(self)
         self.recovery = recovery.Recovery(
-            host, instances, instances, self.operations,
+            host, instances, instances, self.guard,
             lost_builds.BuildRetry(self.backups, world, here, clock), clock,
             lambda *call: not self.threads.append((call[0], call[1:])),
             receive=self.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
             host, self, self.audits, self.looks, requests,
-            lost_builds.DeadHostBuilds(self, world, clock), clock)
+            lost_builds.DeadHostBuilds(self, self, clock), clock)
         self.arrivals = lost_builds.InFlightBuilds(
             self, self.audits, self.backups.may_come, clock)
+        self.timers = periodic.PeriodicThread('all', {
+            act.__qualname__: (act, lambda: 0) for act in (
+                self.look, self.adopt, self.track, self.backups.once,
+                self.arrivals.once, self.forwarder.once, self.recover)},
+            clock=clock)
+        for task in self.timers.tasks.values():
+            task.plan(world.now)
         self.look()
         self.track()
         for uuid in instances.of_host(host, None):
             self.recovery.start(lambda: None, instances.read(uuid))
+
+    def ask(self, act, *args):
+        """Ask nova, unless it does not answer this host."""
+        if self.silence:
+            self.silence -= 1
+            self._excuse()
+            if not self.deaf:
+                act(*args)
+            raise OSError('nova-conductor does not answer')
+        return act(*args)
+
+    def _excuse(self):
+        """Note a build whose operation may not wait any longer."""
+        one = greenlet.getcurrent()
+        self.unanswered[one] += 1
+        if self.unanswered[one] * build_guard.PAUSE >= PATIENCE:
+            self.world.excused.update(
+                request.instance for request, work in self.builds
+                if work is one)
+
+    def instance_states(self, uuids):
+        return self.ask(self.world.instance_states, uuids)
+
+    def records(self, nodes):
+        return self.ask(self.world.records, nodes)
+
+    def consumers(self, node):
+        try:
+            return self.ask(self.world.allocated, node)
+        except OSError:
+            return None
 
     # The ports that a process has of its own.
 
@@ -360,19 +455,37 @@ class Process:
         self.audits.recorded = self.nodes
 
     def kill(self):
+        self.dead = True
+        for _, work in self.builds:
+            work.throw()
         for box in self.boxes:
             if not box.closed:
                 box.close()
+
+    def end(self):
+        """SIGTERM: service.end."""
+        self.ending = True
+        self.timers.stop()
+        self.forwarder.end()
+        self.guard.end()
 
     def deliver(self):
         """Take what waits in nova's queue, all at once."""
         waiting = self.world.queues[self.host]
         while waiting:
             request = waiting.pop(0)
-            self.arrivals.begin(request.instance)
-            self.backups.keep(
-                request.instance, request.node, {'letter': request})
-            self.builds.append((request, self.build(request)))
+            work = greenlet.greenlet(functools.partial(
+                self.build if request.kind is RequestKind.BUILD
+                else self.terminate, types.SimpleNamespace(
+                    uuid=request.instance, node=request.node)))
+            if request.kind is RequestKind.BUILD:
+                self.arrivals.begin(request.instance)
+                self.backups.keep(
+                    request.instance, request.node, {'letter': request})
+            else:
+                # Its thread asks the guard.
+                work.switch()
+            self.builds.append((request, work))
 
     def step(self, index):
         """Go on with one of the builds that are here, for one step."""
@@ -384,183 +497,212 @@ class Process:
         if any(one.instance == request.instance
                for one, _ in self.builds[:index]):
             return
-        try:
-            next(work)
-        except StopIteration as end:
+        if not work.dead:
+            work.switch()
+        if work.dead:
             del self.builds[index]
-            self.backups.end(request.instance, request.node, bool(end.value))
-            self.arrivals.end(request.instance)
+            if request.kind is RequestKind.BUILD:
+                self.arrivals.end(request.instance)
 
-    def build(self, request):
-        """Do what the guard does for a build.
-
-        :returns: whether it has refused it, or ended it.
-        """
-        uuid, node = request.instance, request.node
+    def build(self, instance):
+        """Carry out a build: adapters.patches.operations.carry_out_build."""
         # It waits for its turn.
-        yield
-        self.operations.at_work |= {uuid}
-        self.operations.forget({uuid})
+        pause()
+        world, outcomes = self.world, []
         try:
-            if self.is_left(uuid, node):
-                return True
-            if self.take_node(node) and self.is_left(uuid, node):
-                return True
-            self.renew(uuid, node)
-            failed = yield from self.build_in_nova(uuid, node)
-            if failed:
-                self.operations.note_unfinished(uuid)
-            return failed
-        finally:
-            self.operations.at_work -= {uuid}
+            result = self.guard.build(
+                'build', instance, functools.partial(self.attempt, instance),
+                instance.node, functools.partial(outcomes.append, True),
+                functools.partial(self.take_node, instance.node),
+                lambda result: result is FAILED,
+                functools.partial(self.renew, instance),
+                functools.partial(outcomes.append, None))
+        except Exception:
+            # ComputeManager.build_and_run_instance
+            result = FAILED
+            if not self.state(instance).deleted:
+                world.fail(instance.uuid)
+        if result is FAILED:
+            world.node_of[instance.uuid] = None
+        if None not in outcomes and not (outcomes and self.ending):
+            self.backups.end(instance.uuid, instance.node, bool(outcomes))
 
-    def is_left(self, uuid, node):
-        state = self.world.placed[uuid]
-        return builds.contested(state, self.host) or builds.outdated(
-            state, node, self.host, lambda: self.world.node_of[uuid] == node)
-
-    def build_in_nova(self, uuid, node):
-        """Do what nova does, with the guard between; stops between its steps.
-
-        :returns: whether the guard ends it, or answers in its place.
-        """
-        world = self.world
+    def attempt(self, instance):
+        """ComputeManager._do_build_and_run_instance."""
+        world, uuid = self.world, instance.uuid
         world.attempts[uuid] += 1
-        yield
-        if not self.write(uuid, (None, 'scheduling'), None):
-            return self.fail(uuid, builds.BuildStage.NONE)
-        yield
-        # ComputeManager._build_and_run_instance: ResourceTracker.
-        # instance_claim.
-        if node not in self.nodes:
-            return self.reschedule(uuid)
-        if builds.begun_elsewhere(
-                world.placed[uuid], self.host, builds.BuildStage.BEGUN):
-            return self.end(uuid)
-        if world.owners[node] != self.host:
-            return self.reschedule(uuid, builds.BuildStage.BEGUN)
-        world.set(uuid, host=self.host, node=node)
-        yield
-        return (yield from self.spawn(uuid, node))
+        try:
+            pause()
+            try:
+                self.save(instance, None, (None, 'scheduling'))
+            except (exception.InstanceGone, CrossedError):
+                return FAILED
+            pause()
+            return self.attempt_once(instance)
+        finally:
+            world.attempts[uuid] -= not self.dead
 
-    def spawn(self, uuid, node):
+    def attempt_once(self, instance):
+        world, uuid = self.world, instance.uuid
+        try:
+            return self.guard.attempt(
+                'build', instance, functools.partial(self.run, instance))
+        except RescheduledError:
+            self.guard.give_back('claim', instance, lambda: None, True)
+            pause()
+            self.save(instance, 'scheduling', host=None, node=None)
+            self.guard.note_scheduled()
+            world.node_of[uuid] = None
+            world.allocate(uuid)
+            return None
+        except exception.InstanceGone:
+            return FAILED
+        except Exception:
+            self.guard.give_back('claim', instance, lambda: None, True)
+            self.guard.clean_up('error', instance, functools.partial(
+                self.fail, uuid))
+            return FAILED
+
+    def run(self, instance):
+        """ComputeManager._build_and_run_instance."""
+        try:
+            self.guard.claim(
+                'claim', instance, functools.partial(self.claim, instance))
+        except Exception as exc:
+            raise RescheduledError from exc
+        pause()
+        try:
+            self.spawn(instance)
+        except Exception as exc:
+            # ResourceTracker.abort_instance_claim
+            self.guard.give_back(
+                'claim', instance, functools.partial(
+                    self.save, instance, self.state(instance).task_state,
+                    host=None, node=None))
+            if isinstance(exc, OSError):
+                raise RescheduledError from exc
+            raise
+
+    def claim(self, instance):
+        """ResourceTracker.instance_claim."""
+        if instance.node not in self.nodes or not self.guard.has_node():
+            raise RescheduledError
+        self.write(instance, (None,), ('building',), {
+            'host': self.host, 'node': instance.node})
+
+    def spawn(self, instance):
         """Do what follows the claim."""
-        world = self.world
-        if not self.write(uuid, (None,), 'networking'):
-            return self.fail(uuid)
-        yield
+        world, uuid, node = self.world, instance.uuid, instance.node
         machine = world.machines[node]
-        if not self.mine(uuid, node) or machine.instance not in (None, uuid):
-            return self.end(uuid)
-        machine.instance = uuid
-        yield
-        if not self.mine(uuid, node):
-            return self.end(uuid)
-        yield
-        if not self.write(uuid, ('networking',), 'block_device_mapping'):
-            return self.fail(uuid)
-        yield
-        if not self.write(uuid, ('block_device_mapping',), 'spawning'):
-            return self.fail(uuid)
-        yield
-        if not self.mine(uuid, node):
-            return self.end(uuid)
-        if world.placed[uuid].deleted:
-            return self.fail(uuid)
-        if not world.ironic_answers:
-            return (yield from self.fail_over(uuid, node))
-        world.deploy(uuid, node)
-        while machine.state == 'deploying':
-            yield
-        if not self.write(uuid, ('spawning',), None, vm_state='active'):
-            return self.fail(uuid)
-        world.attempts[uuid] -= 1
-        return False
 
-    def write(self, uuid, expected, task_state, **changes):
-        """Write a task state if it is what nova expects."""
-        state = self.world.placed[uuid]
-        if state.deleted or state.task_state not in expected:
-            return False
-        self.world.set(uuid, task_state=task_state, **changes)
-        return True
+        def reserve():
+            if machine.instance not in (None, uuid):
+                raise RuntimeError('another instance has it')
+            machine.instance = uuid
 
-    def mine(self, uuid, node):
-        """The guard lets nothing be done to an instance that has moved."""
-        state = self.world.placed[uuid]
-        return not builds.contested(
-            state, self.host) and builds.may_change_machine(
-                state, self.world.owners[node], self.host,
-                builds.BuildStage.HELD)
+        self.save(instance, 'networking', (None,))
+        pause()
+        try:
+            self.guard.change_machine('prepare_for_spawn', instance, reserve)
+            pause()
+            self.guard.change_machine('plug_vifs', instance, lambda: None)
+            pause()
+            self.save(instance, 'block_device_mapping', ('networking',))
+            pause()
+            self.save(instance, 'spawning', ('block_device_mapping',))
+            pause()
+            self.guard.change_machine(
+                'spawn', instance, lambda: world.deploy(uuid, node))
+            while machine.state == 'deploying':
+                pause()
+            self.save(instance, None, ('spawning',), vm_state='active')
+        except Exception:
+            pause()
+            self.guard.change_machine(
+                'destroy', instance, lambda: world.free(uuid, node))
+            raise
 
-    def end(self, uuid):
-        """The guard ends the build; nova cleans nothing up."""
-        self.world.attempts[uuid] -= 1
-        return True
+    def state(self, instance):
+        return self.world.placed[instance.uuid]
 
-    def fail(self, uuid, claim=builds.BuildStage.HELD):
-        """The build fails; the guard answers if it was begun elsewhere."""
-        world = self.world
-        world.attempts[uuid] -= 1
-        state = world.placed[uuid]
-        held = claim is builds.BuildStage.HELD
-        if (builds.begun_elsewhere(state, self.host, claim)
-                or not state.deleted and builds.crossed(
-                    state.task_state, held)
-                # It is built, and was taken back:
-                # adapters.patches.operations.GuardedSave.
-                or not state.deleted and state.vm_state != 'building'):
-            return True
-        if held and not state.deleted:
-            # ResourceTracker.abort_instance_claim.
-            world.set(uuid, host=None, node=None)
-            if builds.begun_elsewhere(
-                    world.placed[uuid], self.host, builds.BuildStage.RETURNED):
-                return True
-        if not state.deleted:
-            world.break_promise(f'{uuid} fails at {state}')
-        for node, machine in world.machines.items():
-            # nova frees it.
-            if (machine.instance, world.owners[node]) == (uuid, self.host):
-                machine.instance = None
-        world.node_of[uuid] = None
-        return False
+    def write(self, instance, expected, vm_states, changes):
+        """Instance.save, which compares both states."""
+        def write():
+            state = self.state(instance)
+            if state.deleted:
+                raise exception.InstanceGone(instance_id=instance.uuid)
+            if state.vm_state not in vm_states or (
+                    expected and state.task_state not in expected):
+                raise CrossedError
+            self.world.set(instance.uuid, **changes)
 
-    def fail_over(self, uuid, node):
-        """nova cleans up, gives the claim back, and has it scheduled anew."""
-        world = self.world
-        if not self.mine(uuid, node):
-            return self.end(uuid)
-        world.machines[node].instance = None
-        yield
-        if builds.begun_elsewhere(
-                world.placed[uuid], self.host, builds.BuildStage.HELD):
-            return self.end(uuid)
-        world.set(uuid, host=None, node=None)
-        yield
-        return self.reschedule(uuid, builds.BuildStage.RETURNED)
+        self.ask(write)
 
-    def renew(self, uuid, node):
+    def save(self, instance, task_state, expected=(), **changes):
+        """adapters.patches.operations.GuardedSave."""
+        built = changes.get('vm_state', 'building')
+        changes['task_state'] = task_state
+        try:
+            self.guard.persist('save', instance, functools.partial(
+                self.write, instance, expected, ('building',), changes,
+            ), functools.partial(
+                self.write, instance, expected and (*expected, task_state),
+                ('building', built), changes))
+        except CrossedError:
+            state = self.state(instance)
+            if (built == 'active' or state.vm_state != 'building'
+                    or builds.crossed(
+                        state.task_state, 'host' not in changes)):
+                self.guard.leave('save')
+            raise
+        except OSError:
+            if built == 'active':
+                self.guard.leave('save')
+            raise
+
+    def fail(self, uuid):
+        self.world.fail(uuid)
+        self.world.set(uuid, host=None, node=None, vm_state='error',
+                       task_state=None)
+
+    def renew(self, instance):
         """Undo what an attempt has left that nobody has ended."""
-        world = self.world
-        if not builds.left_over(world.placed[uuid]):
-            return
-        machine = world.machines[node]
-        if machine.instance == uuid:
-            if machine.state != 'available':
-                world.break_promise(f'{uuid} was taken off its machine')
-            machine.instance = None
-        world.set(uuid, task_state='scheduling')
+        if builds.left_over(self.state(instance)):
+            self.world.free(instance.uuid, instance.node)
+            self.world.set(instance.uuid, task_state='scheduling')
 
-    def reschedule(self, uuid, claim=builds.BuildStage.NONE):
-        world = self.world
-        world.attempts[uuid] -= 1
-        if builds.begun_elsewhere(world.placed[uuid], self.host, claim):
-            return True
-        world.set(uuid, task_state='scheduling')
-        world.node_of[uuid] = None
-        world.allocate(uuid)
-        return False
+    def terminate(self, instance):
+        """ComputeManager.terminate_instance."""
+        def act():
+            pause()
+            if self.state(instance).deleted:
+                return
+            try:
+                self.guard.attempt('delete', instance, functools.partial(
+                    self.delete, instance))
+            except Exception:
+                self.guard.clean_up('error', instance, functools.partial(
+                    self.fail, instance.uuid))
+
+        self.guard.operate('terminate_instance', instance, act)
+
+    def delete(self, instance):
+        """ComputeManager._delete_instance."""
+        world, uuid, node = self.world, instance.uuid, instance.node
+
+        def free():
+            if self.state(instance).host != self.host:
+                world.break_promise(f'{self.host} deletes {uuid}')
+            world.ask_ironic()
+            world.free(uuid, node)
+
+        def end():
+            world.set(uuid, deleted=True)
+            world.node_of[uuid] = None
+
+        self.guard.change_machine('destroy', instance, free)
+        pause()
+        self.ask(end)
 
     def take_node(self, node):
         """Take a node for a build if it is a dead host's; whether it was."""
@@ -615,6 +757,9 @@ class Process:
 
     def turn(self):
         """What its timers do."""
-        for act in (self.look, self.adopt, self.track, self.backups.once,
-                    self.arrivals.once, self.forwarder.once, self.recover):
-            act()
+        self.timers.run_due()
+        # A thread logs an error and goes on.
+        errors = set().union(*(
+            task._failures for task in self.timers.tasks.values()))
+        if errors - {OSError, Broken, queue_forwarder.QueueNoAnswer}:
+            self.world.break_promise(f'{errors} in {self.host}')

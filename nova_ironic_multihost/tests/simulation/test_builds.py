@@ -22,6 +22,8 @@ from hypothesis import stateful
 from hypothesis import strategies
 
 from nova_ironic_multihost.rules import forwarding
+from nova_ironic_multihost.rules.forwarding import QueuedRequest
+from nova_ironic_multihost.rules.forwarding import RequestKind
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.tests.simulation import building
 from nova_ironic_multihost.tests.simulation import test_simulation
@@ -88,9 +90,13 @@ class Builds(stateful.RuleBasedStateMachine):
         if host in self.processes:
             self.processes[host].deliver()
 
-    @stateful.rule(index=which, build=which, steps=strategies.integers(1, 6))
-    def work(self, index, build, steps):
+    @stateful.rule(index=which, build=which, steps=strategies.integers(1, 6),
+                   questions=strategies.sampled_from([0, 0, 1, 2, 5, 20]),
+                   deaf=strategies.booleans())
+    def work(self, index, build, steps, questions=0, deaf=True):
+        """Builds go on; nova may not answer the first questions."""
         host = HOSTS[index % 3]
+        self.silence(index, questions, deaf)
         for _ in range(steps):
             if host in self.processes:
                 self.processes[host].step(build)
@@ -219,6 +225,14 @@ class Builds(stateful.RuleBasedStateMachine):
             for _ in range(build):
                 process.step(len(process.builds) - 1)
 
+    def fence_and_read(self, host):
+        """Declare one dead that lives, and have others take its builds."""
+        self.world.fenced.add(host)
+        for other in HOSTS * 3:
+            if other != host:
+                self.turn(HOSTS.index(other), None)
+                self.processes[other].deliver()
+
     @stateful.invariant()
     def promises_are_kept(self):
         """Also those of which whoever was told of it has made nothing."""
@@ -232,11 +246,41 @@ class Builds(stateful.RuleBasedStateMachine):
             HOSTS[index % 3] + (' copies' if index > 2 else '')]
         queue.extend(queue[:1])
 
+    @stateful.rule(index=which, questions=strategies.integers(1, 20),
+                   deaf=strategies.booleans())
+    def silence(self, index, questions, deaf):
+        """nova-conductor does not answer a compute service for a while."""
+        if process := self.processes.get(HOSTS[index % 3]):
+            process.silence, process.deaf = questions, deaf
+
+    @stateful.rule(index=which)
+    def end(self, index):
+        """A compute service is told to end, and works on what it has."""
+        if process := self.processes.get(HOSTS[index % 3]):
+            process.end()
+
+    @stateful.rule(index=which, takes=strategies.booleans())
+    def nack(self, index, takes):
+        """RabbitMQ takes no message for a queue, or does again."""
+        queue = HOSTS[index % 3] + (' copies' if index > 2 else '')
+        (self.world.nacks.discard if takes else self.world.nacks.add)(queue)
+
+    @stateful.rule(answers=strategies.booleans())
+    def ironic(self, answers):
+        """Ironic answers from now on, or does not."""
+        self.world.ironic_answers = answers
+
     @stateful.rule(index=which)
     def delete(self, index):
         """A user deletes a server that is on no host, or runs."""
         for uuid, state in list(self.world.placed.items())[index:index + 1]:
-            if state.deleted or state.host and state.vm_state != 'active':
+            if state.deleted or state.task_state == 'deleting' or (
+                    state.host and state.vm_state != 'active'):
+                continue
+            if state.host in self.processes:
+                self.world.set(uuid, task_state='deleting')
+                self.world.queues[state.host].append(QueuedRequest(
+                    RequestKind.OPERATION, uuid, state.node))
                 continue
             self.world.set(uuid, deleted=True)
             self.world.node_of[uuid] = None
@@ -256,6 +300,11 @@ class Builds(stateful.RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, 'world'):
             return
+        self.world.ironic_answers = True
+        self.world.nacks.clear()
+        for host, process in list(self.processes.items()):
+            if process.ending:
+                self.die(host)
         for index, host in enumerate(HOSTS):
             if host not in self.world.fenced or not self.processes:
                 self.start(index)
@@ -292,7 +341,8 @@ class Builds(stateful.RuleBasedStateMachine):
                     raise building.Broken(f'{uuid} is deleted and has {held}')
             elif (state.vm_state, state.task_state, held) != (
                     'active', None, [state.node]) and (
-                        world.attempts[uuid] < forwarding.BUILD_ATTEMPTS):
+                        uuid not in world.excused
+                        and world.attempts[uuid] < forwarding.BUILD_ATTEMPTS):
                 raise building.Broken(f'{uuid} is {state}, with {held}')
         left = {name: requests for name, requests in world.queues.items()
                 if requests and name[0] not in world.fenced}
@@ -301,6 +351,11 @@ class Builds(stateful.RuleBasedStateMachine):
 
 
 class BuildsTest(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
 
     def test_build_that_a_fenced_host_goes_on_with(self):
         """Its node is another's by then, and it dies for good."""
@@ -364,9 +419,93 @@ class BuildsTest(unittest.TestCase):
         builds.stand_still(index=0, build=0, steps=0, turns=3, deploys=False)
         builds.teardown()
 
+    def at_step(self, steps):
+        """Return builds with a build that has come so far, and who does it."""
+        builds = Builds()
+        builds.begin()
+        builds.ask(index=0)
+        process = builds.processes['a']
+        process.deliver()
+        for _ in range(steps):
+            process.step(0)
+        return builds, process
+
+    def each_step(self):
+        for steps in range(11):
+            with self.subTest(steps=steps):
+                yield self.at_step(steps)
+
+    def test_build_with_a_write_that_is_done_and_has_no_answer(self):
+        for builds, process in self.each_step():
+            builds.work(index=0, build=0, steps=2, questions=1, deaf=False)
+            builds.teardown()
+            self.assertEqual(0, builds.world.undone)
+
+    def test_build_that_nova_does_not_answer(self):
+        """For an operation's patience, or longer: it is built later."""
+        for questions in (3, 40):
+            for builds, process in self.each_step():
+                builds.work(index=0, build=0, steps=4, questions=questions)
+                builds.teardown()
+
+    def test_build_whose_compute_service_ends_while_nova_is_silent(self):
+        for builds, process in self.each_step():
+            builds.silence(index=0, questions=20, deaf=True)
+            builds.end(index=0)
+            waits = not builds.world.attempts['i0']
+            for _ in range(9):
+                process.step(0)
+            self.assertFalse(waits and process.builds)
+            builds.teardown()
+
+    def test_build_that_another_host_has_claimed(self):
+        """A fenced host claims it neither, nor fails it."""
+        builds, process = self.at_step(3)
+        builds.fence_and_read('a')
+        taker = next(one for one in builds.processes.values()
+                     if one.builds and one is not process)
+        while builds.world.placed['i0'].host is None:
+            taker.step(0)
+        self.assertIsNone(builds.world.placed['i0'].task_state)
+        process.step(0)
+        self.assertEqual(taker.host, builds.world.placed['i0'].host)
+        self.assertFalse(process.builds)
+        builds.teardown()
+
+    def test_build_whose_server_is_deleted(self):
+        for builds, process in self.each_step():
+            builds.delete(index=0)
+            builds.teardown()
+
+    def test_build_whose_node_another_host_has_by_then(self):
+        for builds, process in self.each_step():
+            builds.world.fenced.add('a')
+            builds.processes['b'].look()
+            builds.processes['b'].take_node('n0')
+            builds.world.fenced.discard('a')
+            builds.teardown()
+
+    def test_delete_that_ironic_and_nova_do_not_answer(self):
+        for questions in range(8):
+            with self.subTest(questions=questions):
+                builds, process = self.at_step(10)
+                builds.deployed(index=0)
+                for _ in range(3):
+                    process.step(0)
+                self.assertEqual(
+                    'active', builds.world.placed['i0'].vm_state)
+                builds.delete(index=0)
+                builds.ironic(answers=False)
+                builds.silence(index=0, questions=questions, deaf=False)
+                process.deliver()
+                for _ in range(4):
+                    process.step(0)
+                for _ in range(4):
+                    builds.turn(index=0, countdown=None)
+                builds.teardown()
+                self.assertTrue(builds.world.placed['i0'].deleted)
+
     def test_no_build_is_lost_and_none_is_done_twice(self):
-        logging.disable(logging.CRITICAL)
-        self.addCleanup(logging.disable, logging.NOTSET)
         stateful.run_state_machine_as_test(
             hypothesis.seed(test_simulation.SEED)(Builds),
             settings=hypothesis.settings(

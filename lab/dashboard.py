@@ -125,8 +125,9 @@ def _number(axis, panel, found):
 
 
 def _states(axis, panel, found):
+    mappings = panel['fieldConfig']['defaults']['mappings']
     good = next(
-        float(value) for mapping in panel['fieldConfig']['defaults']['mappings']
+        float(value) for mapping in mappings
         for value, shown in mapping['options'].items()
         if shown['color'] == 'green')
     for line, (_, times, values) in enumerate(found):

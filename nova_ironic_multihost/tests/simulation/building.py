@@ -363,13 +363,11 @@ class Process:
             lost_builds.DeadHostBuilds(self, self, clock), clock)
         self.arrivals = lost_builds.InFlightBuilds(
             self, self.audits, self.backups.may_come, clock)
-        self.timers = periodic.PeriodicThread('all', {
-            act.__qualname__: (act, lambda: 0) for act in (
-                self.look, self.adopt, self.track, self.backups.once,
-                self.arrivals.once, self.forwarder.once, self.recover)},
-            clock=clock)
-        for task in self.timers.tasks.values():
-            task.plan(world.now)
+        self.timers = [
+            periodic.PeriodicTask(act.__qualname__, act, lambda: 0)
+            for act in (self.look, self.adopt, self.track, self.backups.once,
+                        self.arrivals.once, self.forwarder.once,
+                        self.recover)]
         self.look()
         self.track()
         for uuid in instances.of_host(host, None):
@@ -465,7 +463,6 @@ class Process:
     def end(self):
         """SIGTERM: service.end."""
         self.ending = True
-        self.timers.stop()
         self.forwarder.end()
         self.guard.end()
 
@@ -757,9 +754,11 @@ class Process:
 
     def turn(self):
         """What its timers do."""
-        self.timers.run_due()
+        for task in self.timers:
+            if not self.ending:
+                task.run()
         # A thread logs an error and goes on.
         errors = set().union(*(
-            task._failures for task in self.timers.tasks.values()))
+            task._failures for task in self.timers))
         if errors - {OSError, Broken, queue_forwarder.QueueNoAnswer}:
             self.world.break_promise(f'{errors} in {self.host}')

@@ -191,12 +191,13 @@ def contradictions(conf, host, dead_after=None):
     """Return a sentence with the remedy for each contradiction of settings.
 
     Their effects show late: nodes that nobody manages, or that two hosts
-    manage.
+    manage. Invalid values are told first, alone.
 
     :param dead_after: seconds after which a compute service that nova does
         not answer is dead for certain (:mod:`.rules.health`), None for never.
     """
-    return [*_invalid_values(conf), *_contradictions(conf, host, dead_after)]
+    return [*_invalid_values(conf)] or [
+        *_contradictions(conf, host, dead_after)]
 
 
 def _invalid_values(conf):
@@ -223,7 +224,9 @@ def _contradictions(conf, host, dead_after):
         yield (f'[DEFAULT]report_interval is {conf.report_interval}, and a '
                'compute service without heartbeats is dead to the others: '
                'unset it or set it to a number of seconds.')
-    after = _after(conf)
+    ours = conf[GROUP.name]
+    after = (ours.takeover_after
+             if ours.instance_takeover == takeover.DOWN else None)
     if after is not None and after <= conf.service_down_time:
         yield (f'[{GROUP.name}]takeover_after is {after} s, and a '
                'compute service is not even called down before '
@@ -236,14 +239,3 @@ def _contradictions(conf, host, dead_after):
                'no shorter, on all hosts, or WatchdogSec, '
                '[DEFAULT]rpc_response_timeout or service_down_time shorter '
                '(documentation, page "A watchdog instead of fencing").')
-
-
-def _after(conf):
-    """Return takeover_after if instance_takeover is ``down``, else None."""
-    ours = conf[GROUP.name]
-    try:
-        return (ours.takeover_after
-                if ours.instance_takeover == takeover.DOWN else None)
-    except ValueError:
-        # Told already.
-        return None

@@ -40,11 +40,10 @@ class DriverFinder(importlib.abc.MetaPathFinder):
             fullname, pathlib.Path(__file__).with_name('_nova_virt.py'))
 
 
-def register(meta_path=None):
-    """Append the finder to ``sys.meta_path``, or to another list, once."""
-    finders = sys.meta_path if meta_path is None else meta_path
-    if not any(isinstance(finder, DriverFinder) for finder in finders):
-        finders.append(DriverFinder())
+def register():
+    """Append the finder to ``sys.meta_path``, once."""
+    if not any(isinstance(finder, DriverFinder) for finder in sys.meta_path):
+        sys.meta_path.append(DriverFinder())
 
 
 def main():

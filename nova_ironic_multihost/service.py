@@ -230,8 +230,8 @@ class DriverService:
     def prepare(self, host):
         """Refuse settings that cannot work, then replace parts of nova.
 
-        :raises ConfigurationContradiction: says what to change.
-        :raises MismatchError: nova is another; nothing is replaced.
+        :raises ConfigurationContradiction: says what to change; nothing is
+            replaced.
         """
         _refuse(conf.contradictions(CONF, host, self.lease_renewer.dead_after))
         unwatched = (CONF.ironic_multihost.instance_takeover == takeover.DOWN
@@ -245,22 +245,15 @@ class DriverService:
                 'cut off may still act on machines. Have systemd or a '
                 'liveness probe do that (documentation, page "A watchdog '
                 'instead of fencing"), or set it to forced_down and fence.')
-        self._replace()
+        manager = names.manager_of(self._virtapi)
+        if manager is not None:
+            _refuse(table.mismatches())
+            apply.apply(
+                table.rows(), table.targets(manager, self._driver), self)
         if self.watchdog or self.status_server.server:
             self.lease_renewer.start()
         guru_meditation_report.TextGuruMeditation.register_section(
             'Ironic multi-host', self.status_server.report)
-
-    def _replace(self):
-        manager = names.manager_of(self._virtapi)
-        if manager is None:
-            return
-        try:
-            apply.apply(
-                table.rows(), table.targets(manager, self._driver), self)
-        except apply.MismatchError as exc:
-            LOG.error('nova-compute cannot start: %s', exc)
-            raise
 
     def begin(self):
         """Begin the periodic tasks: nova-compute takes builds now."""

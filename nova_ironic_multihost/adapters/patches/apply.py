@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Replace in nova what :mod:`.table` lists: all of it, or nothing.
+"""Replace in nova what :mod:`.table` lists.
 
 It replaces methods of objects, not of classes (two exceptions: page "What is
 replaced in nova"): oslo.messaging, nova's own calls and its periodic tasks
@@ -22,10 +22,6 @@ from nova import safe_utils
 
 if typing.TYPE_CHECKING:
     from nova_ironic_multihost.adapters.patches.table import Row
-
-
-class MismatchError(Exception):
-    """nova is not as the table says; the message names the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,16 +79,12 @@ def takes_anything(function: Callable) -> bool:
 
 def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
           parts: typing.Any) -> None:
-    """Check all rows, and then replace what they list.
+    """Replace what rows list, all of which nova fits.
 
     :param targets: target of a row -> object; rows of other targets (of a
-        transport that is not RabbitMQ, say) are only checked.
+        transport that is not RabbitMQ, say) are left out.
     :param parts: the :class:`.service.DriverService`.
-    :raises MismatchError: nothing is replaced.
     """
-    rows = [*rows]
-    if wrong := dict.fromkeys(why for row in rows if (why := row.mismatch())):
-        raise MismatchError(' '.join(wrong))
     made = [(target, name, _layered(row, target, name, parts))
             for row in rows if row.layer and row.target in targets
             for target in [targets[row.target]]

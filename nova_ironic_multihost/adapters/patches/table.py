@@ -4,8 +4,8 @@
 
 nova promises its virt drivers the public methods of
 ``nova.virt.driver.ComputeDriver`` and nothing else. Each row is one thing
-beyond that. :mod:`.apply` checks all rows before it replaces anything. The
-upgrade check, ``tools/nova-contract``, the tests on each nova and the page
+beyond that. All rows are checked before anything is replaced. The upgrade
+check, ``tools/nova-contract``, the tests on each nova and the page
 "What is replaced in nova" read the same rows.
 """
 
@@ -151,6 +151,11 @@ def targets(manager: typing.Any, driver: typing.Any
     if any(row.target == 'service' for row in rows()):
         found['service'] = compat.starting_service(manager)
     return {target: one for target, one in found.items() if one is not None}
+
+
+def mismatches() -> list[str]:
+    """Return a sentence for each row that the installed nova does not fit."""
+    return [*dict.fromkeys(why for row in rows() if (why := row.mismatch()))]
 
 
 def lacking() -> list[str]:

@@ -33,6 +33,7 @@ from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import handlers
 from nova_ironic_multihost.adapters.patches import operations
+from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import settings
 from nova_ironic_multihost.adapters import undo
@@ -328,14 +329,13 @@ class InitHostTestCase(DriverTestCase):
                 operator.attrgetter(part)(self.parts)
 
     def test_nova_that_is_another_is_refused_with_a_sentence(self):
-        def refuse(*args):
-            raise apply.MismatchError('In nova 35 ...')
-
-        self.patch(apply, 'apply', refuse)
+        self.patch(table, 'mismatches', lambda: ['In nova 35 ...'])
+        self.patch(apply, 'apply', self.fail)
         with self.assertLogs('nova_ironic_multihost', 'ERROR') as logs:
-            self.assertRaises(apply.MismatchError,
-                              self.driver.init_host, ME)
-        self.assertIn('cannot start: In nova 35', logs.output[0])
+            error = self.assertRaises(exception.ConfigurationContradiction,
+                                      self.driver.init_host, ME)
+        self.assertIn('In nova 35', logs.output[0])
+        self.assertIn('cannot start: In nova 35', str(error))
 
     def test_evacuations_are_refused_from_the_start(self):
         refused = []

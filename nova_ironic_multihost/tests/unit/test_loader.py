@@ -29,8 +29,9 @@ class DriverFinderTestCase(base.BaseTestCase):
     def test_registered_once_and_last(self):
         first = object()
         meta_path = [first]
-        loader.register(meta_path)
-        loader.register(meta_path)
+        with mock.patch.object(sys, 'meta_path', meta_path):
+            loader.register()
+            loader.register()
         self.assertEqual(2, len(meta_path))
         self.assertIs(first, meta_path[0])
         self.assertIsInstance(meta_path[1], loader.DriverFinder)

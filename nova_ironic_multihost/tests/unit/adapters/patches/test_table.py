@@ -55,8 +55,7 @@ class TableTestCase(base.BaseTestCase):
 
     def test_this_nova_is_as_the_table_says(self):
         self.assertEqual([], table.lacking())
-        self.assertEqual(
-            [], [why for row in table.rows() if (why := row.mismatch())])
+        self.assertEqual([], table.mismatches())
 
     def test_each_row_stands_once(self):
         listed = [(row.target, row.label, bool(row.layer))
@@ -108,38 +107,25 @@ class MismatchTestCase(base.BaseTestCase):
             behaviour = {'new': lambda self, other: None}
         return mock.patch.object(row.owner, label, **behaviour)
 
-    def test_broken_rows_refuse_the_start(self):
+    def test_broken_rows(self):
         for number, (target, label) in enumerate(BROKEN):
             for way in ('no method', 'parameters'):
-                applied = targets()
-                before = {one: dict(vars(its))
-                          for one, its in applied.items()}
+                if way == 'parameters' and not next(
+                        row.parameters for row in table.rows()
+                        if row.label == label and row.layer):
+                    continue
                 with self.break_row(target, label, way):
-                    if way == 'parameters' and not next(
-                            row.parameters for row in table.rows()
-                            if row.label == label and row.layer):
-                        continue
-                    error = self.assertRaises(
-                        apply.MismatchError, apply.apply, table.rows(),
-                        applied, mock.Mock())
+                    [sentence] = table.mismatches()
                     self.assertRegex(
-                        str(error),
+                        sentence,
                         rf'^In nova \d+\.\S+ \w+\.{label} (is no method any '
                         r'more|has no parameter [\w, ]+): install nova 31 to '
                         r'34, or a nova-ironic-multihost that supports this '
                         r'one\.$')
                     self.assertEqual(1, len(table.lacking()), number)
-                self.assertEqual(before, {
-                    one: vars(its) for one, its in applied.items()})
 
     def refuse(self, what):
-        applied = targets()
-        before = {one: dict(vars(its)) for one, its in applied.items()}
-        self.assertIn(what, str(self.assertRaises(
-            apply.MismatchError, apply.apply, table.rows(), applied,
-            mock.Mock())))
-        self.assertEqual(before, {
-            one: vars(its) for one, its in applied.items()})
+        self.assertIn(what, ' '.join(table.mismatches()))
 
     def test_what_is_not_replaced_is_checked_as_well(self):
         for owner, name, what in (

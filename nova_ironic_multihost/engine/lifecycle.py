@@ -85,21 +85,18 @@ class Shutdown:
         """Return whether the service stops, and so takes nothing."""
         return self._begun.is_set()
 
-    def begin(self) -> bool:
-        """Take nothing more, and tell the other hosts; False if called before.
+    def begin(self) -> None:
+        """Take nothing more, and tell the other hosts, once.
 
         A process with a refused start writes nothing: another may have its
         host name.
         """
         if self.begun():
-            return False
+            return
         self._begun.set()
-        if not self._started:
+        if not self._started or not periodic.start_thread(
+                'shutdown', self._write_stop_marker):
             self._said.set()
-            return True
-        if not periodic.start_thread('shutdown', self._write_stop_marker):
-            self._said.set()
-        return True
 
     def wait(self) -> None:
         """Wait up to :data:`WAIT` s until nova knows of the stop.

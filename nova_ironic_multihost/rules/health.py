@@ -204,17 +204,13 @@ class LeaseTiming:
         """Length: a conductor may lose one question and one heartbeat."""
         return self.answer + self.down_time
 
-    @property
-    def margin(self) -> float:
-        """Time for clock differences, the kill and requests on their way."""
-        return self.down_time
-
     def over_after(self, watchdog: float) -> float:
         """Return the seconds from the last renewal to the certain end."""
         # The watchdog's seconds count three times: a process may be frozen
         # between its check of the lease and the sign of life, then the
         # watchdog waits, and systemd gives a stop the same time (service.c).
-        return self.length + 3 * watchdog + self.margin
+        # down_time: clock differences, the kill and requests on their way.
+        return self.length + 3 * watchdog + self.down_time
 
 
 @dataclasses.dataclass(frozen=True)

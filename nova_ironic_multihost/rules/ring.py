@@ -10,6 +10,7 @@ nodes. A preference is not ownership (:mod:`.ownership`).
 import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import functools
 import logging
 import typing
@@ -31,14 +32,11 @@ def _hashring() -> typing.Any:
 
 
 class Ring:
-    """Immutable map: node uuid -> preferred member; ValueError if empty."""
+    """Immutable map: node uuid -> preferred member of one or more."""
 
     # ``points`` per member: 1 or more (page "The hash ring" of the docs).
     def __init__(self, members: Iterable[HostKey], points: int) -> None:
         self.members = frozenset(members)
-        self.points = points
-        if not self.members:
-            raise ValueError('a ring needs at least one member')
         self.hashring = _hashring().HashRing(self.members, partitions=points)
         # A node is looked up several times in a row. Replaced as a whole.
         self._last: tuple[str, HostKey] | None = None
@@ -52,10 +50,6 @@ class Ring:
         host, = self.hashring.get_nodes(node_uuid.encode('utf-8'))
         self._last = node_uuid, host
         return host
-
-    def prefers(self, host: HostKey, node_uuid: str) -> bool:
-        """Return whether the ring prefers ``host`` for the node."""
-        return self.host_for(node_uuid) == host
 
     def shares(self, node_uuids: Iterable[str]) -> dict[HostKey, int]:
         """Return member -> number of nodes that the ring gives to it."""
@@ -78,38 +72,31 @@ class Preferences:
         self.members = dict(members)
         self.points = points
         self.cross_zones = cross_zones
-        zones = set() if cross_zones else set(self.members.values()) - {None}
-        self.ring = _ring(self.members, points)
-        # Members without a zone, for nodes of a zone that has no member.
-        self._zoneless_ring = _ring(
-            (host for host, zone in self.members.items() if zone is None),
-            points) if zones else self.ring
-        self._zone_rings: dict[str | None, Ring | None] = {
-            zone: _ring((host for host, member_zone in self.members.items()
-                         if member_zone in (zone, None)), points)
-            for zone in zones}
-        self._own_zone_rings: dict[str | None, Ring | None] = {
-            zone: _ring((host for host, member_zone in self.members.items()
-                         if member_zone == zone), points)
-            for zone in zones}
+        self._zones = frozenset(self.members.values())
+        self._rings = functools.cache(self._ring)
+        self.ring = self._rings(self._zones)
 
-    def ring_for(self, zone: str | None) -> Ring | None:
-        """Return the ring of the members that may take nodes of a zone."""
-        if zone is None:
-            return self.ring
-        return self._zone_rings.get(zone, self._zoneless_ring)
+    def _ring(self, zones: Set[str | None]) -> Ring | None:
+        members = [host for host, zone in self.members.items()
+                   if zone in zones]
+        return Ring(members, self.points) if members else None
+
+    def _of(self, *zones: str | None) -> Ring | None:
+        """Return the ring of the members of some zones; None: no zone."""
+        return self._rings(self._zones.intersection(zones))
 
     def host_for(self, node_uuid: str, zone: str | None = None
                  ) -> HostKey | None:
         """Return the preferred member for the node, None if there is none."""
-        ring = self.ring_for(zone)
+        anywhere = self.cross_zones or zone is None
+        ring = self.ring if anywhere else self._of(zone, None)
         if ring is None or self.ring is None:
             return None
         host = ring.host_for(node_uuid)
-        own_zone_ring = self._own_zone_rings.get(zone)
-        if (own_zone_ring is not None and self.members[host] is None
-                and not self.ring.prefers(host, node_uuid)):
-            return own_zone_ring.host_for(node_uuid)
+        if (not anywhere and self.members[host] is None
+                and self.ring.host_for(node_uuid) != host
+                and (ring_of_zone := self._of(zone))):
+            return ring_of_zone.host_for(node_uuid)
         return host
 
     def prefers(self, host: HostKey, node_uuid: str, zone: str | None = None
@@ -127,8 +114,7 @@ class Preferences:
         """Return whether ``host`` gets the node or its instance from zones."""
         return any(
             self.prefers(host, node_uuid, zone)
-            or bool(self._own_zone_rings)
-            and self.takeover_target(node_uuid, zone) == host
+            or self.takeover_target(node_uuid, zone) == host
             for zone in zones)
 
     def may_keep(self, host: HostKey, zone: str | None) -> bool:
@@ -137,20 +123,11 @@ class Preferences:
             self.cross_zones or self.members[host] == zone)
 
     def takeover_target(self, node_uuid: str, zone: str | None = None
-             ) -> HostKey | None:
+                        ) -> HostKey | None:
         """Return the member that takes over the instance on a node."""
         # Users asked for the dead host's zone; only cross_zones changes it.
-        if self.cross_zones:
-            ring = self.ring
-        else:
-            ring = (self._zoneless_ring if zone is None
-                    else self._own_zone_rings.get(zone))
+        ring = self.ring if self.cross_zones else self._of(zone)
         return ring.host_for(node_uuid) if ring is not None else None
-
-
-def _ring(hosts: Iterable[HostKey], points: int) -> Ring | None:
-    hosts = frozenset(hosts)
-    return Ring(hosts, points) if hosts else None
 
 
 def refreshed(preferences: Preferences | None,

@@ -201,7 +201,7 @@ class DriverTestCase(base.BaseTestCase):
 
     def preferred(self, host, *members):
         ring = hash_ring.Ring(members, 1024)
-        return {node for node in NODES if ring.prefers(host, node)}
+        return {node for node in NODES if ring.host_for(node) == host}
 
     def place(self, node, instance, host, deleted=False):
         self.ironic[node] = instance

@@ -289,4 +289,4 @@ class AuditTestCase(base.BaseTestCase):
 
     def preferred(self, host, *members):
         members = ring.Ring(members, 32)
-        return {node for node in NODES if members.prefers(host, node)}
+        return {node for node in NODES if members.host_for(node) == host}

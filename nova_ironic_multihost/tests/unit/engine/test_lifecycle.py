@@ -37,7 +37,7 @@ class DepartureTestCase(base.BaseTestCase):
 
     def begin(self):
         """Begin it, and let it come to its end."""
-        self.assertTrue(self.departure.begin())
+        self.departure.begin()
         self.assertTrue(self.departure.begun())
         self.assertTrue(self.departure._said.wait(60))
 
@@ -47,7 +47,7 @@ class DepartureTestCase(base.BaseTestCase):
         with fixtures.FakeLogger(level=logging.WARNING) as log:
             self.departure.wait()
         self.assertEqual('', log.output)
-        self.assertFalse(self.departure.begin())
+        self.departure.begin()
         self.registration.say.assert_called_once_with(WORDS)
         self.registration.close.assert_called_once_with(WORDS)
 
@@ -82,7 +82,7 @@ class DepartureTestCase(base.BaseTestCase):
         self.addCleanup(answer.set)
         self.registration.say.side_effect = lambda words: answer.wait(60)
         with self.assertLogs(lifecycle.__name__, 'WARNING') as logs:
-            self.assertTrue(self.departure.begin())
+            self.departure.begin()
             self.departure.wait()
         self.assertIn('nova-conductor', logs.output[0])
         self.assertTrue(self.departure.begun())

@@ -133,7 +133,7 @@ class ProofTestCase(base.BaseTestCase):
         if sign <= told <= kill:
             kill = max(kill, told + watchdog)
         self.assertLessEqual(
-            kill + terms.margin, max(asked) + terms.over_after(watchdog))
+            kill + terms.down_time, max(asked) + terms.over_after(watchdog))
 
     @hypothesis.given(some_terms, strategies.lists(
         strategies.tuples(seconds, services), min_size=1), seconds)

@@ -34,21 +34,13 @@ class RingTestCase(base.BaseTestCase):
         self.assertEqual([one.host_for(node) for node in listed],
                          [other.host_for(node) for node in listed])
 
-    @given(HOSTS, NODES)
-    def test_each_node_has_one_preferred_member(self, hosts, listed):
-        members = ring.Ring(hosts, 16)
-        for node in listed:
-            preferring = [host for host in hosts
-                          if members.prefers(host, node)]
-            self.assertEqual([members.host_for(node)], preferring)
-
     def test_each_node_is_looked_up_once(self):
         members = ring.Ring(['a', 'b'], 16)
         with mock.patch.object(
                 members.hashring, 'get_nodes',
                 side_effect=members.hashring.get_nodes) as lookup:
             for _ in range(3):
-                members.prefers(members.host_for('node'), 'node')
+                members.host_for('node')
         lookup.assert_called_once_with(b'node')
 
     @given(HOSTS, NODES)
@@ -90,9 +82,6 @@ class RingTestCase(base.BaseTestCase):
         expected = collections.Counter({'a': 0, 'b': 0})
         expected[members.host_for(node)] = 1
         self.assertEqual(dict(expected), members.shares([node]))
-
-    def test_no_member_is_refused(self):
-        self.assertRaises(ValueError, ring.Ring, [], 8)
 
 
 class PreferencesTestCase(base.BaseTestCase):

@@ -431,10 +431,12 @@ class LeaseRenewer:
             LOG.info('The lease is valid again: this process shows signs of '
                      'life.')
         self._lost = False
-        self._watchdog.tell(
-            SYSTEMD_READY, SYSTEMD_ALIVE,
-            *([extend_timeout(self._watchdog.seconds)] if self._ending()
-              else ()))
+        words = [SYSTEMD_READY, SYSTEMD_ALIVE]
+        if self._ending():
+            # While a service stops, systemd looks at this alone.
+            words.append('EXTEND_TIMEOUT_USEC='
+                         f'{round(self._watchdog.seconds * 1e6)}')
+        self._watchdog.tell(*words)
 
     def verdict(self) -> health.HealthState:
         """Return whether the lease is valid."""
@@ -452,11 +454,3 @@ def find_watchdog(environment: Mapping[str, str], pid: int) -> Watchdog | None:
         return None
     seconds = int(span) / 1e6
     return Watchdog(address, seconds) if seconds else None
-
-
-def extend_timeout(seconds: float) -> str:
-    """Return the word that asks for more seconds until SIGKILL.
-
-    While a service stops, systemd looks at this alone, not at signs of life.
-    """
-    return f'EXTEND_TIMEOUT_USEC={round(seconds * 1e6)}'

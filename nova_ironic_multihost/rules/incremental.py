@@ -131,11 +131,11 @@ CAME = frozenset({Reason.ADOPTED, Reason.PULLED})
 
 @dataclasses.dataclass(frozen=True)
 class NodeInputs:
-    """The inputs of a node's audit; ``era`` is one for all nodes."""
+    """The inputs of a node's audit; ``common`` are those of all nodes."""
 
     node: NodeRow
     reason: Reason
-    era: int
+    common: object
 
 
 @dataclasses.dataclass(frozen=True)

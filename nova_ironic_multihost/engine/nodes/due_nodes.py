@@ -94,9 +94,8 @@ class DueNodes:
         self._tried: set[str] = set()
         #: Of the mirror when Ironic was last asked for changes.
         self._serial = 0
-        # Inputs of all audits, and a number that grows when they change.
+        #: Inputs of all audits.
         self._inputs: object = None
-        self._era = 0
         #: One for each thread.
         self._running: list[RunningAudit] = []
         #: Seconds in which each node is audited.
@@ -172,11 +171,7 @@ class DueNodes:
         common = (me is not None and bool(me.stop_marker),
                   settings.partition.label,
                   audit.host_aggregates.of(view.host) if audit else None)
-        with self._lock:
-            self._interval = settings.audit_interval
-            if common != self._inputs:
-                self._inputs = common
-                self._era += 1
+        self._interval, self._inputs = settings.audit_interval, common
 
     def touch(self, node: str, told: bool = True) -> None:
         """Note a change of a node, not ``told`` if placement may lack it."""
@@ -325,7 +320,7 @@ class DueNodes:
         reason = audit.reasons.get(node) if audit is not None else None
         if row is None or reason is None:
             return None
-        return incremental.NodeInputs(row, reason, self._era)
+        return incremental.NodeInputs(row, reason, self._inputs)
 
 
 class BackgroundAudit:
@@ -356,7 +351,9 @@ class BackgroundAudit:
                      'builds go on meanwhile.', len(waiting))
         while waiting:
             some = waiting[:BACKGROUND_BATCH]
-            self._spare(some)
+            # Without an answer of placement they are audited.
+            with contextlib.suppress(Exception):
+                self._due_nodes.skip_unchanged(some)
             for node in some:
                 if self._resting() or self._clock() >= until:
                     return
@@ -366,13 +363,6 @@ class BackgroundAudit:
                     self._tracker.audit(node)
             waiting = [node for node in self._due_nodes.waiting()
                        if node not in done]
-
-    def _spare(self, nodes: list[str]) -> None:
-        try:
-            self._due_nodes.skip_unchanged(nodes)
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('Placement did not say whether new nodes have changed, '
-                      'so they are audited: %s', exc)
 
 
 class ProviderChanges:

@@ -47,7 +47,7 @@ def keep_failed_builds(tracker: resource_tracker.ResourceTracker,
 
 
 class NovaTracker:
-    """nova's resource tracker (port Tracker); a driver used alone has none.
+    """nova's resource tracker (port Tracker); nova's own tests have none.
 
     :param moved: called with a node's uuid and whether its record was moved.
     :param barred: called with a node's uuid and the error if no retry helps.
@@ -73,11 +73,8 @@ class NovaTracker:
 
     def at_hand(self, records: Iterable[Record]) -> list[Record]:
         """Replace the rows of records by the tracker's, to save memory."""
-        tracked = (self._manager.rt.compute_nodes
-                   if self._manager is not None else {})
-
         def with_its_row(record):
-            row = tracked.get(record.node)
+            row = self._manager.rt.compute_nodes.get(record.node)
             # A row takes kilobytes.
             return (dataclasses.replace(record, row=row)
                     if row is not None and (row.id, row.host)
@@ -87,10 +84,9 @@ class NovaTracker:
 
     def audit(self, node: str) -> None:
         """Audit one node now; the caller must not hold nova's lock."""
-        if self._manager is not None:
-            # nova's own method, which logs errors; ours skips nodes not due.
-            apply.novas(self._manager, '_update_available_resource_for_node')(
-                names.admin_context(), node)
+        # nova's own method, which logs errors; ours skips nodes not due.
+        apply.novas(self._manager, '_update_available_resource_for_node')(
+            names.admin_context(), node)
 
     def move(self, nodes: Sequence[str],
              judge: Callable[[Sequence[str]], Sequence[Record]]) -> set[str]:
@@ -100,8 +96,7 @@ class NovaTracker:
         Claims wait for the lock, as builds come once a record is written. The
         records are read inside it: a claim may hold it for minutes.
         """
-        return (self._move(nodes, judge)
-                if self._manager is not None and nodes else set())
+        return self._move(nodes, judge) if nodes else set()
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _move(self, nodes, judge):
@@ -146,7 +141,7 @@ class NovaTracker:
         node with an unknown outcome may stay reserved until its owner audits
         it.
         """
-        if self._manager is None or not nodes:
+        if not nodes:
             return set()
         with futures.ThreadPoolExecutor(len(nodes)) as pool:
             idle = [found for found in pool.map(
@@ -199,7 +194,7 @@ class NovaTracker:
     def generations(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the generations of nodes in the cache of nova's client."""
         found: dict[str, int] = {}
-        for node in nodes if self._manager is not None else ():
+        for node in nodes:
             with contextlib.suppress(ValueError):
                 found[node] = self.report_client._provider_tree.data(
                     node).generation
@@ -208,8 +203,6 @@ class NovaTracker:
 
     def fill(self, records: Iterable[Record]) -> None:
         """Add records of this host to the tracker, without audits."""
-        if self._manager is None:
-            return
         records = iter(records)
         # Batches, so that a claim need not wait for all of them.
         while some := list(itertools.islice(records, FILL_BATCH)):
@@ -240,24 +233,20 @@ class NovaTracker:
         if self.has(node):
             self._remove(node)
 
+    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def refresh(self, node: str) -> None:
         """Remove a node from the cache of nova's client of placement.
 
         The cache hides for five minutes what the former owner still sets.
         """
-        if self._manager is not None:
-            self._invalidate(node)
+        # Hence the lock: SchedulerReportClient.update_from_provider_tree fails
+        # in another thread when the node leaves the cache meanwhile.
+        self.report_client.invalidate_resource_provider(node)
 
     @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _remove(self, node):
         # An audit of the node must not lose it halfway: hence the lock.
         self._manager.rt.remove_node(node)
-        self.report_client.invalidate_resource_provider(node)
-
-    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _invalidate(self, node):
-        # Hence the lock: SchedulerReportClient.update_from_provider_tree fails
-        # in another thread when the node leaves the cache meanwhile.
         self.report_client.invalidate_resource_provider(node)
 
     def renew(self, node: str) -> None:

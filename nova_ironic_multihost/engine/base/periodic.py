@@ -98,7 +98,11 @@ class PeriodicThread:
 
     def start(self) -> None:
         """Start the thread; one that has not ended since a stop goes on."""
-        self._stopped.clear()
+        # Not at the first start: a signal handler may call stop() there, and
+        # wait for the lock of clear().
+        if self._stopped.is_set():
+            self._stopped.clear()
+            self._woken.clear()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
                 target=self._run, name=f'ironic-multihost-{self._name}',

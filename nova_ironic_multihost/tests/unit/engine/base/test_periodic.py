@@ -294,6 +294,19 @@ class TimerTestCase(base.BaseTestCase):
         thread.join(60)
         self.assertFalse(thread.is_alive())
 
+    def test_stop_in_a_signal_handler_never_waits_for_the_first_start(self):
+        timer = timers.PeriodicThread('look', {'look': (int, lambda: 3600)})
+        self.addCleanup(timer.stop)
+        timer._stopped.clear = self.fail
+        timer.start()
+
+    def test_what_was_woken_before_it_stopped_is_not_when_it_starts(self):
+        timer = timers.PeriodicThread('look', {'look': (int, lambda: 3600)})
+        self.addCleanup(timer.stop)
+        timer.stop()
+        timer.start()
+        self.assertFalse(timer._woken.is_set())
+
     def test_one_that_hangs_goes_on_instead_of_another(self):
         turns, go_on = threading.Semaphore(0), threading.Event()
         self.addCleanup(go_on.set)

@@ -2,17 +2,17 @@
 
 """Connections to the APIs, their answers and errors.
 
-Errors of openstacksdk and keystoneauth become a CloudError: its message has
-the remedy. openstacksdk is imported when it is used: its import takes more
-than a second, and ``--help`` needs none of it.
+Errors of keystoneauth become a CloudError: its message has the remedy. A
+request goes to the endpoint of the catalog, without a look for versions there:
+Ironic and placement have one, and nova's endpoint names its own.
+
+openstacksdk is imported when it is used: its import takes more than a second,
+and ``--help`` needs none of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
-import contextlib
 from email import utils
 import time
 import typing
@@ -27,25 +27,11 @@ Json: typing.TypeAlias = dict[str, typing.Any]
 
 Connection: typing.TypeAlias = 'openstack.connection.Connection'
 
-#: (to nova and placement, to Ironic).
-Connections: typing.TypeAlias = tuple[Connection, Connection]
-
 #: Entries of a page; the default maximum of nova and Ironic.
 PAGE = 1000
 
 #: Timeout of a request in seconds, unless clouds.yaml sets another.
 PATIENCE = 300.0
-
-#: Clock differences up to so many seconds are ignored: the answer needed
-#: time, and its Date header has whole seconds.
-SAME_CLOCK = 5.0
-
-# How often a list is read when its marker, the last entry, gets deleted.
-_ATTEMPTS = 3
-
-#: HTTP statuses of a busy Keystone. keystoneauth has no exceptions for them
-#: before the constraints of nova 34.
-_BUSY = frozenset({408, 429})
 
 # HTTP status -> error; None for all others.
 _ERRORS = {
@@ -65,33 +51,20 @@ AS_SYSTEM = ('Ask with an account of system scope (system_scope: all in '
              'clouds.yaml): --os-baremetal-cloud NAME.')
 
 
-class _EntryGone(Exception):
-    """The marker of the next page has been deleted."""
+def connection(cloud: str | None, how: str) -> Connection:
+    """Return a connection with the credentials of clouds.yaml or OS_*.
 
-
-def connections(cloud: str | None = None,
-                baremetal_cloud: str | None = None) -> Connections:
-    """Return the connections with the credentials of clouds.yaml or OS_*.
-
-    :param cloud: entry of clouds.yaml for nova and placement; None for
-        OS_CLOUD or the other OS_* variables
-    :param baremetal_cloud: entry for Ironic; None for the same as cloud
+    :param cloud: entry of clouds.yaml; None for OS_CLOUD or other variables
+    :param how: the option for another entry
     :raises CloudError: without usable credentials
     """
-    project = _connection(cloud, '--os-cloud NAME, or OS_CLOUD')
-    return project, (
-        project if baremetal_cloud is None
-        else _connection(baremetal_cloud, '--os-baremetal-cloud NAME'))
-
-
-def _connection(cloud: str | None, how: str) -> Connection:
     from keystoneauth1 import exceptions as identity_exceptions
     import openstack
     from openstack import exceptions as sdk_exceptions
     try:
-        connection = openstack.connect(
+        found = openstack.connect(
             cloud=cloud, app_name='nova-ironic-multihost')
-        session = connection.session
+        session = found.session
     except (identity_exceptions.ClientException,
             sdk_exceptions.SDKException) as error:
         raise CloudError(
@@ -100,7 +73,7 @@ def _connection(cloud: str | None, how: str) -> Connection:
             ) from error
     if session.timeout is None:
         session.timeout = PATIENCE
-    return connection
+    return found
 
 
 def message(error: BaseException) -> str:
@@ -114,23 +87,23 @@ def _root_cause(error: BaseException) -> str:
     The libraries wrap it into several errors, each with a longer text. An
     earlier error of ours is no cause: an answer to it may have failed now.
     """
-    from keystoneauth1 import exceptions
-    deepest, text = error, message(error)
-    while ((inner := deepest.__cause__ or deepest.__context__)
+    while ((inner := error.__cause__ or error.__context__)
            and not isinstance(inner, CloudError)):
-        deepest = inner
-        if isinstance(inner, OSError | exceptions.ClientException):
-            text = getattr(inner, 'strerror', None) or message(inner)
-    return text
+        error = inner
+    return getattr(error, 'strerror', None) or message(error)
+
+
+def _passes(status: int) -> bool:
+    """Return whether another request may succeed after an HTTP status."""
+    return status >= 500 or status in (408, 429)
 
 
 def _ahead(date: str) -> float:
     """Return by how many seconds a Date header is ahead of our clock."""
     try:
-        ahead = utils.parsedate_to_datetime(date).timestamp() - time.time()
+        return utils.parsedate_to_datetime(date).timestamp() - time.time()
     except ValueError:
         return 0.0
-    return ahead if abs(ahead) > SAME_CLOCK else 0.0
 
 
 def _fault_message(answer: typing.Any) -> str:
@@ -149,7 +122,7 @@ class Api:
     """Client of one API: decodes answers, raises errors with the remedy.
 
     :param name: of the service, for messages
-    :param service: the attribute of the connection with its adapter
+    :param service: its type in the catalog
     :param microversion: of requests that name no other one
     :param remedy: what to do when the service answers 403
     """
@@ -182,18 +155,12 @@ class Api:
         :param key: of the entries in the answer
         :param identity: the field of an entry that serves as marker
         """
-        for _ in range(_ATTEMPTS):
-            entries: list[Json] = []
-            marker: Json = {}
-            with contextlib.suppress(_EntryGone):
-                while page := self.get(
-                        path, **parameters, **marker, limit=PAGE)[key]:
-                    entries += page
-                    marker = {'marker': page[-1][identity]}
-                return entries
-        raise Unanswered(
-            f'{self._name} changes faster than {path} can be read. Ask '
-            'again, or wait until things are settled with --wait SECONDS.')
+        entries: list[Json] = []
+        marker: Json = {}
+        while page := self.get(path, **parameters, **marker, limit=PAGE)[key]:
+            entries += page
+            marker = {'marker': page[-1][identity]}
+        return entries
 
     def get(self, path: str, microversion: str | None = None,
             may_be_gone: bool = False, **parameters: typing.Any
@@ -203,13 +170,17 @@ class Api:
         :param may_be_gone: return None for HTTP 404
         :raises CloudError: without success
         """
-        gone = ((404,) if may_be_gone
-                else (400, 404) if 'marker' in parameters else ())
-        answer = self._ask('get', path, microversion, gone, params=parameters)
-        if answer.status_code in gone:
+        passing = ((404,) if may_be_gone
+                   else (400, 404) if 'marker' in parameters else ())
+        answer = self._ask(
+            'get', path, microversion, passing, params=parameters)
+        if answer.status_code in passing:
             if may_be_gone:
                 return None
-            raise _EntryGone
+            raise Unanswered(
+                f'The last entry of a page of {path} was deleted while '
+                f'{self._name} was asked for the next page. Ask again, or '
+                'with --wait SECONDS.')
         try:
             return answer.json()
         except ValueError:
@@ -229,91 +200,53 @@ class Api:
     def _ask(self, method: str, path: str, microversion: str | None,
              passing: Collection[int] = (), **parameters: typing.Any
              ) -> typing.Any:
+        from keystoneauth1 import exceptions
         microversion = microversion or self._microversion
         session = self._connection.session
         # First, so that an error of Keystone is not taken for the service's.
-        with self._translated_errors(
-                'Keystone', lambda: getattr(session.auth, 'auth_url', '')):
+        name, url = 'Keystone', getattr(session.auth, 'auth_url', '')
+        try:
             session.get_auth_headers()
-        with self._translated_errors(self._name, self._endpoint):
-            answer = getattr(self._adapter(), method)(
-                path, microversion=microversion, raise_exc=False,
+            name, url = self._name, self._endpoint()
+            answer = session.request(
+                url + path, method, microversion=microversion,
+                microversion_service_type=self._service, raise_exc=False,
                 **parameters)
+        except exceptions.CatalogException as error:
+            raise CloudError(
+                f'The catalog has no {self._service} service of this '
+                f'region: {message(error)}. Look at region_name, interface '
+                'and the project or scope.') from error
+        except exceptions.ClientException as error:
+            if (isinstance(error, exceptions.ConnectionError
+                           | exceptions.DiscoveryFailure)
+                    or _passes(getattr(error, 'http_status', 0))):
+                raise Unanswered(
+                    f'{name} does not answer at {url}: {_root_cause(error)}. '
+                    'Start it, or look at the URL and at proxies (no_proxy).'
+                    ) from error
+            raise CloudError(
+                f'Keystone refuses the credentials: {message(error)}. Look at '
+                'user, password and scope.') from error
         self._ahead = _ahead(answer.headers.get('Date', ''))
         status = answer.status_code
         if status in (200, 204, *passing):
             return answer
-        fails = status >= 500 or status == 429
-        why = '' if fails else _fault_message(answer)
-        raise (Unanswered if fails else CloudError)(_ERRORS.get(
+        passes = _passes(status)
+        why = '' if passes else _fault_message(answer)
+        raise (Unanswered if passes else CloudError)(_ERRORS.get(
             status, _ERRORS[None]).format(
                 name=self._name, path=path, microversion=microversion,
                 remedy=self._remedy, status=status,
                 why=f': {why}.' if why else '. Look into its log.'))
 
-    def _adapter(self) -> typing.Any:
-        """Return the adapter; openstacksdk asks for the versions before.
-
-        It says that there are none if the service does not answer: then a
-        request shows the cause.
-        """
-        from openstack import exceptions
-        try:
-            return getattr(self._connection, self._service)
-        except exceptions.NotSupported as error:
-            url = self._endpoint()
-            status = self._connection.session.get(
-                url, authenticated=False, raise_exc=False).status_code
-            if status >= 500 or status in _BUSY:
-                raise Unanswered(f'{self._name} answered {url} with HTTP '
-                                 f'{status}. Look into its log.') from error
-            raise CloudError(
-                f'{self._name} has no known version of its API at {url}. '
-                'Look at the endpoint in the catalog.') from error
-
     def _endpoint(self) -> str:
         """Return the URL of the service by clouds.yaml or the catalog."""
-        config = self._connection.config
-        return str(config.get_endpoint(self._service)
-                   or config.get_endpoint_from_catalog(self._service))
-
-    @contextlib.contextmanager
-    def _translated_errors(self, name: str,
-                           url: Callable[[], str]) -> Iterator[None]:
-        """Turn errors of the client libraries into CloudError.
-
-        :param name: of the service that is asked
-        :param url: returns where it is asked
-        """
-        from keystoneauth1 import exceptions as identity_exceptions
-        from openstack import exceptions as sdk_exceptions
-        try:
-            yield
-        except identity_exceptions.Unauthorized as error:
-            raise CloudError(
-                f'Keystone refuses the credentials: {message(error)}. Look at '
-                'user, password and scope.') from error
-        except (identity_exceptions.ConnectionError,
-                identity_exceptions.DiscoveryFailure,
-                identity_exceptions.HttpServerError,
-                sdk_exceptions.ServiceDiscoveryException) as error:
-            raise _unanswered(name, url(), error) from error
-        except (identity_exceptions.CatalogException,
-                sdk_exceptions.EndpointNotFound,
-                sdk_exceptions.ServiceDisabledException) as error:
-            raise CloudError(
-                f'The catalog has no {self._service} service of this '
-                f'region: {message(error)}. Look at region_name, interface '
-                'and the project or scope.') from error
-        except (identity_exceptions.ClientException,
-                sdk_exceptions.SDKException) as error:
-            if getattr(error, 'http_status', None) in _BUSY:
-                raise _unanswered(name, url(), error) from error
-            raise CloudError(
-                f'{name} cannot be asked: {message(error)}.') from error
-
-
-def _unanswered(name: str, url: str, error: Exception) -> Unanswered:
-    return Unanswered(
-        f'{name} does not answer at {url}: {_root_cause(error)}. Start it, or '
-        'look at the URL and at proxies (no_proxy).')
+        config, service = self._connection.config, self._service
+        url = config.get_endpoint(service) or (
+            self._connection.session.get_endpoint(
+                service_type=config.get_service_type(service),
+                service_name=config.get_service_name(service),
+                interface=config.get_interface(service),
+                region_name=config.get_region_name(service)))
+        return str(url).rstrip('/')

@@ -61,11 +61,17 @@ _NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
 
 def connect(cloud: str | None = None,
             baremetal_cloud: str | None = None) -> CloudClient:
-    """Return a client with the credentials of :func:`.api.connections`.
+    """Return a client with the credentials of clouds.yaml or OS_*.
 
+    :param cloud: entry of clouds.yaml for nova and placement; None for
+        OS_CLOUD or the other OS_* variables
+    :param baremetal_cloud: entry for Ironic; None for the same as cloud
     :raises CloudError: without usable credentials
     """
-    return CloudClient(*api.connections(cloud, baremetal_cloud))
+    project = api.connection(cloud, '--os-cloud NAME, or OS_CLOUD')
+    return CloudClient(project, project if baremetal_cloud is None else
+                       api.connection(baremetal_cloud,
+                                      '--os-baremetal-cloud NAME'))
 
 
 class CloudClient:
@@ -265,8 +271,8 @@ class CloudClient:
     def change(self, service: cloud_state.Service, body: Json) -> None:
         """Change a compute service in nova, with one request.
 
-        :param body: of nova's PUT /os-services/ID: ``status``,
-            ``disabled_reason``, ``forced_down``
+        :param body: of nova's PUT /os-services/ID: ``status``, with
+            ``disabled_reason`` if disabled, ``forced_down``
         :raises CloudError: without success; nova may still have made the
             change if only its answer was lost
         """
@@ -283,18 +289,15 @@ class CloudClient:
     def _change_by_host(self, service: cloud_state.Service,
                         body: Json) -> None:
         """Change it with requests that nova sends to the host's cell only."""
-        disabled, reason = (body.get('status') == 'disabled',
-                            body.get('disabled_reason'))
-        for path, wanted, more in (
-                ('force-down', 'forced_down' in body,
-                 {'forced_down': body.get('forced_down')}),
-                ('enable', body.get('status') == 'enabled', {}),
-                ('disable', disabled and not reason, {}),
-                ('disable-log-reason', disabled and reason,
-                 {'disabled_reason': reason})):
+        for path, wanted, field in (
+                ('force-down', 'forced_down' in body, 'forced_down'),
+                ('enable', body.get('status') == 'enabled', None),
+                ('disable-log-reason', body.get('status') == 'disabled',
+                 'disabled_reason')):
             if wanted:
-                self._nova.send(f'/os-services/{path}', more | {
-                    'host': service.host, 'binary': 'nova-compute'}, _BY_HOST)
+                self._nova.send(f'/os-services/{path}', {
+                    'host': service.host, 'binary': 'nova-compute'} | (
+                        {field: body[field]} if field else {}), _BY_HOST)
 
     def _providers(
             self, nodes: Set[str]) -> tuple[cloud_state.Provider, ...]:

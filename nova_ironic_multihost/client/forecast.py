@@ -6,6 +6,10 @@ Without I/O. A fenced compute service is forced down and disabled in nova:
 others take over its servers (:mod:`.rules.takeover`) and take its free nodes.
 A drained one is disabled: it keeps its nodes with servers, and the audits of
 the others take its free nodes (:mod:`.rules.ownership`, rule 9).
+
+A forecast shows the end. The others count a host that was just started or
+enabled from their next audit on, and no API shows when that was: until then
+they take its part, too, and give it back later.
 """
 
 import collections
@@ -13,9 +17,9 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import enum
-import itertools
 import typing
 
 from nova_ironic_multihost.client import arguments
@@ -24,12 +28,6 @@ from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
-
-
-def open_for_builds(services: tuple[cloud_state.Service, ...]
-                    ) -> list[cloud_state.Service]:
-    """Return the compute services that nova sends builds to."""
-    return [s for s in services if s.up and not s.disabled]
 
 
 class Obstacle(enum.Enum):
@@ -81,21 +79,24 @@ class HostForecast:
     kept: _Names
 
     @property
-    def stuck(self) -> int:
-        """The number of servers and free nodes that stay."""
-        return sum(len(names) for target, names in self._targets()
-                   if isinstance(target, Obstacle))
+    def _targets(self) -> Set[str | Obstacle]:
+        return {*self.servers, *self.nodes}
+
+    @property
+    def stuck(self) -> bool:
+        """Whether some of the servers and free nodes stay."""
+        return any(isinstance(target, Obstacle) for target in self._targets)
 
     @property
     def empty(self) -> bool:
         """Whether the compute service has no servers and free nodes."""
-        return not (self.servers or self.nodes)
+        return not self._targets
 
     @property
     def moves(self) -> bool:
         """Whether some of the servers and free nodes may still move."""
         return any(target is Obstacle.MIGRATING or isinstance(target, str)
-                   for target, _ in self._targets())
+                   for target in self._targets)
 
     @property
     def free(self) -> str:
@@ -107,13 +108,10 @@ class HostForecast:
         """The numbers of servers and free nodes, in words."""
         return f'{_count(self.servers, "server")} and {self.free}'
 
-    def _targets(self) -> Iterator[tuple[str | Obstacle, tuple[str, ...]]]:
-        return itertools.chain(self.servers.items(), self.nodes.items())
-
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each host that takes something."""
-        for host in sorted({target for target, _ in self._targets()
-                            if isinstance(target, str)}):
+        for host in sorted(target for target in self._targets
+                           if isinstance(target, str)):
             taken = [arguments.counted(len(names[host]), noun)
                      for names, noun in ((self.servers, 'server'),
                                          (self.nodes, 'free node'))

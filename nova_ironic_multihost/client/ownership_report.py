@@ -15,8 +15,6 @@ like one until the node has moved or its server is deleted.
 """
 
 import collections
-from collections.abc import Iterable
-from collections.abc import Mapping
 import dataclasses
 import functools
 import typing
@@ -210,6 +208,7 @@ class OwnershipReport:
             if one.over or (said := liveness.stop_marker_time(one.stop_marker))
             and seen.at - said.timestamp() >= DOWN_TIME}
         self._preferences: dict[NodeShare, ring.Preferences] = {}
+        self._facts: dict[HostKey, model.Facts] = {}
         self._records = {record.node: record for record in seen.records}
 
     def _view(self, host: HostKey, part: NodeShare) -> peers.View:
@@ -252,71 +251,52 @@ class OwnershipReport:
             return owner
         return preferences.takeover_target(node, zone)
 
-    def preferred(self, node: cloud_state.Node) -> HostKey | None:
-        """Return the host that the ring prefers, given the present owner."""
-        return self.taker(node.uuid, self.seen.owner_of.get(node.uuid))
-
-    def verdicts(self, nodes: Iterable[cloud_state.Node]) -> list[NodeReport]:
-        """Return the reports on nodes, in their order."""
-        nodes = list(nodes)
-        deciders = [self._deciders(node) for node in nodes]
-        nodes_of: dict[HostKey, list[cloud_state.Node]] = {}
-        for node, hosts in zip(nodes, deciders):
-            for host in hosts:
-                nodes_of.setdefault(host, []).append(node)
-        decisions = {host: self._decide(host, its)
-                     for host, its in nodes_of.items()}
-        return [self._verdict(node, {host: decisions[host][node.uuid]
-                                     for host in hosts})
-                for node, hosts in zip(nodes, deciders)]
-
-    def _deciders(self, node: cloud_state.Node) -> list[HostKey]:
-        """Return the live hosts that decide: the owner, then the likeliest."""
-        part = self.partitions.of_node(node)
-        if part is None:
-            return []
-        found = [self.seen.owner_of.get(node.uuid)]
-        instance = self.seen.instance_of.get(node.instance_uuid or '')
-        if instance is not None and instance.host_key is not None:
-            host = instance.host_key
-            found += [host, self.preferences(part).takeover_target(
-                node.uuid, self.zones.get(host))]
-        found.append(self.preferred(node))
-        return [host for host in dict.fromkeys(found)
-                if host is not None and host in self.seen.up_hosts]
-
-    def _verdict(self, node: cloud_state.Node,
-                 decisions: Mapping[HostKey | None, Reason]) -> NodeReport:
+    def verdict(self, node: cloud_state.Node) -> NodeReport:
+        """Return the report on a node."""
         owner = self.seen.owner_of.get(node.uuid)
-        why = decisions.get(owner)
-        # In the order of _deciders: the likeliest new owner comes first.
-        other = None if why and why.mine and why is not Reason.KEPT else next(
-            (host for host in decisions if host != owner), None)
-        following = decisions.get(other)
+        server = self.seen.instance_of.get(node.instance_uuid or '')
+        home = server.host_key if server is not None else None
+        preferred = self.taker(node.uuid, owner)
+        why = self._decide(owner, node)
+        decider = following = None
+        if why is None or why is Reason.KEPT or not why.mine:
+            # The likeliest new owner comes first.
+            decider = next((host for host in (
+                home, home and self.taker(node.uuid, home, used=True),
+                preferred) if host != owner and host in self.seen.up_hosts),
+                None)
+            following = self._decide(decider, node)
         ahead = ''
         if following is not None:
-            server = self.seen.instance_of.get(node.instance_uuid or '')
-            does = AHEAD.get(
-                following, f'does not take it: {following.value}').format(
-                    host=server and server.host_key)
-            ahead = f'{other} {does} {_rule(following)}'
+            does = AHEAD.get(following, 'does not take it: '
+                             f'{following.value}').format(host=home)
+            ahead = f'{decider} {does} {_rule(following)}'
         elif why is None:
             ahead = ('nobody can take it: start or enable a compute service '
                      'of its partition and zone'
                      if self.partitions.of_node(node) else
                      'not known: nobody owns a node of its group and shard')
-        return NodeReport(node, owner, self.preferred(node), why, other,
-                          following, ahead)
+        return NodeReport(node, owner, preferred, why, decider, following,
+                          ahead)
 
-    def _decide(self, host: HostKey, nodes: Iterable[cloud_state.Node]
-                ) -> dict[str, Reason]:
-        part = self.partitions.of_host(host)
-        if part is None:
-            # The host owns no node, but has an instance on one.
-            [part, *_] = self.partitions.found
+    def _decide(self, host: HostKey | None, node: cloud_state.Node
+                ) -> Reason | None:
+        """Return what a host decides about a node, None if it is not up."""
+        if host is None or host not in self.seen.up_hosts:
+            return None
+        if host not in self._facts:
+            self._facts[host] = self._facts_of(host)
+        return ownership.decide(dataclasses.replace(
+            self._facts[host], nodes={node.uuid: node.instance_uuid}))[
+                node.uuid]
+
+    def _facts_of(self, host: HostKey) -> model.Facts:
+        """Return the facts by which a host decides about any node."""
+        # A host that owns no node may have a server on one.
+        part = self.partitions.of_host(host) or self.partitions.found[0]
         view = self._view(host, part)
-        return ownership.decide(model.Facts(
-            nodes={node.uuid: node.instance_uuid for node in nodes},
+        return model.Facts(
+            nodes={},
             my_instances={one.uuid for one in self.seen.servers_of(host)},
             my_nodes=frozenset(self.seen.owned_by(host)),
             view=view,
@@ -327,4 +307,4 @@ class OwnershipReport:
             eligible=takeover.eligible(
                 takeover.Policy(takeover.FORCED_DOWN), view, {},
                 [one.host_key for one in self.seen.instances
-                 if one.host_key is not None and not one.deleted])))
+                 if one.host_key is not None and not one.deleted]))

@@ -14,6 +14,7 @@ import dataclasses
 import time
 import typing
 
+from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules.peers import host_key
@@ -21,9 +22,6 @@ from nova_ironic_multihost.rules.peers import host_key
 #: A compute service that runs sends a heartbeat within so many seconds: nova's
 #: default report_interval and 5.
 HEARTBEAT = 15.0
-
-# The most hosts that an error message lists.
-_SHOWN = 20
 
 
 def named(services: tuple[cloud_state.Service, ...],
@@ -37,11 +35,9 @@ def named(services: tuple[cloud_state.Service, ...],
         # A host that was renamed in case has two: take the running one.
         return max(found, key=lambda s: (s.at_work, s.host == host))
     known = sorted(s.host for s in services)
-    more = len(known) - _SHOWN
     raise cloud_state.CloudError(
         f'nova has no compute service on {host}. Name one of those that it '
-        f'has: {", ".join(known[:_SHOWN]) or "none"}'
-        f'{f" and {more} more" if more > 0 else ""}.')
+        f'has: {arguments.some(known, 20) or "none"}.')
 
 
 def with_heartbeats(cloud: cloud_client.CloudClient,

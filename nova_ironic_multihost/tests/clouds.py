@@ -9,7 +9,6 @@ import re
 import types
 
 import fixtures
-from keystoneauth1 import adapter
 from keystoneauth1 import session as sessions
 from keystoneauth1 import token_endpoint
 from requests_mock.contrib import fixture as requests_mock_fixture
@@ -165,11 +164,8 @@ class FakeCloud(fixtures.Fixture):
         session = sessions.Session(
             token_endpoint.Token('http://unused.test', 'token'))
         urls = {'compute': NOVA, 'placement': PLACEMENT, 'baremetal': IRONIC}
-        config = types.SimpleNamespace(config={}, get_endpoint=urls.get)
-        return types.SimpleNamespace(session=session, config=config, **{
-            name: adapter.Adapter(session, service_type=name,
-                                  endpoint_override=url)
-            for name, url in urls.items()})
+        config = types.SimpleNamespace(get_endpoint=urls.get)
+        return types.SimpleNamespace(session=session, config=config)
 
     def survey(self):
         return cloud_client.CloudClient(self.connection(), self.connection())

@@ -17,8 +17,9 @@ REASON = 'nova-ironic-multihost: drained'
 #: Why a free node may still wait; no API shows these causes.
 HIDDEN_CAUSES = (
     'Others take free nodes with their audits, every minute as a rule, '
-    'when they have been up for two of them; a node that a build is on its '
-    'way to after that; none with [ironic_multihost]pulls_per_audit = 0')
+    'when they have been up and enabled for two of them; a node that a build '
+    'is on its way to after that; none with '
+    '[ironic_multihost]pulls_per_audit = 0')
 
 
 def refusal(known: tuple[cloud_state.Service, ...],
@@ -141,8 +142,8 @@ what to do). Ctrl-C ends the waiting, and nothing else.
 
         One without virtual machines is enough, so the question ends there.
         """
-        for other in forecast.open_for_builds(known):
-            if other.id != service.id:
+        for other in known:
+            if other.up and not other.disabled and other.id != service.id:
                 virtual = services.has_virtual_machines(
                     self.cloud, known, other)
                 if not virtual:

@@ -77,7 +77,7 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
         return columns, [
             tuple(fields[column.lower().replace(' ', '_')]
                   for column in columns)
-            for one in report.verdicts(nodes)
+            for one in map(report.verdict, nodes)
             for fields in [_fields(report, one)]
             if state in (None, fields['state'])
             and (one.moves or not parsed_args.moving)]
@@ -114,8 +114,7 @@ be asked
     def take_action(self, parsed_args):
         """Return (names, values)."""
         report = self.report(parsed_args)
-        [node_report] = report.verdicts(
-            [_named(report.seen, parsed_args.node)])
+        node_report = report.verdict(_named(report.seen, parsed_args.node))
         node = node_report.node
         built = (self.cloud.built(node.instance_uuid)
                  if node.instance_uuid else None)
@@ -249,8 +248,8 @@ def leaks(report: ownership_report.OwnershipReport
          one.node.instance_uuid or '', one.owner or '',
          *(_deleted(one) if kind is cloud_state.Usage.LEAKED
            else ('', _foreign(one.node, kind))))
-        for one in report.verdicts(
-            node for node in seen.nodes if seen.usage(node).stray)
+        for one in map(report.verdict, (
+            node for node in seen.nodes if seen.usage(node).stray))
         for kind in [seen.usage(one.node)]]
 
 

@@ -10,7 +10,6 @@ from unittest import mock
 
 from cliff import commandmanager
 import fixtures
-from keystoneauth1 import adapter
 from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
 from nova.compute import api
@@ -49,22 +48,18 @@ class ShellTestCase(dead.DeadComputeTestCase):
         self.meanwhile()
 
     def _connection(self):
-        http = session.Session(token_endpoint.Token(
-            'http://unused.test', self.placement.fixture.token))
         admin = {'X-Auth-User': 'admin', 'X-User-Id': 'admin',
                  'X-Auth-Project-Id': self.admin_api.project_id,
                  'X-Roles': 'reader,member,admin'}
+        http = session.Session(token_endpoint.Token(
+            'http://unused.test', self.placement.fixture.token),
+            additional_headers=admin)
+        urls = {'compute': self.admin_api.base_url,
+                'placement': self.placement.fixture.endpoint,
+                'baremetal': self.ironic.endpoint}
         return types.SimpleNamespace(
-            session=http, config=types.SimpleNamespace(config={}),
-            compute=adapter.Adapter(
-                http, endpoint_override=self.admin_api.base_url,
-                service_type='compute', additional_headers=admin),
-            placement=adapter.Adapter(
-                http, endpoint_override=self.placement.fixture.endpoint,
-                service_type='placement'),
-            baremetal=adapter.Adapter(
-                http, endpoint_override=self.ironic.endpoint,
-                service_type='baremetal'))
+            session=http,
+            config=types.SimpleNamespace(get_endpoint=urls.get))
 
     def shell(self, *argv, status=0):
         """Run the program: what it has said."""
@@ -166,8 +161,9 @@ class CellTestCase(ShellTestCase):
             context, 'set_target_cell', set_target_cell))
 
     def asked(self, method, path, **body):
-        return self._connection().compute.request(
-            path, method, raise_exc=False, microversion='2.69', **body)
+        return self._connection().session.request(
+            f'{self.admin_api.base_url}{path}', method, raise_exc=False,
+            microversion='2.69', microversion_service_type='compute', **body)
 
     def test_commands(self):
         # What the fake cloud says of such a nova is so.

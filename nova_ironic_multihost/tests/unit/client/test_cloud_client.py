@@ -76,8 +76,6 @@ class ReadTestCase(SurveyTestCase):
         for date, at in (
                 ('Wed, 31 Dec 2025 22:00:40 GMT', now - 7200),
                 ('Thu, 01 Jan 2026 02:00:40 GMT', now + 7200),
-                # It was on its way.
-                ('Thu, 01 Jan 2026 00:00:38 GMT', now),
                 ('', now), ('yesterday', now)):
             self.cloud.http.get(
                 f'{clouds.NOVA}/os-services', headers={'Date': date},
@@ -313,8 +311,9 @@ class NovaTestCase(SurveyTestCase):
                   'disabled_reason': 'fan'}, (True, True, 'fan')),
                 ({'forced_down': False}, (False, True, 'fan')),
                 ({'status': 'enabled'}, (False, False, '')),
-                ({'status': 'disabled'}, (False, True, '')),
-                ({'forced_down': True}, (True, True, '')),
+                ({'status': 'disabled', 'disabled_reason': 'x'},
+                 (False, True, 'x')),
+                ({'forced_down': True}, (True, True, 'x')),
                 ({'forced_down': False, 'status': 'enabled'},
                  (False, False, ''))):
             east = cloud.computes('east')[0]
@@ -494,28 +493,18 @@ class ErrorTestCase(SurveyTestCase):
         self.assertIn('where server s-0 is', self.refused())
 
     def test_list_that_changes_while_it_is_read(self):
-        first = self.cloud.hypervisors
         shown = self.cloud._hypervisors
-        passes = []
 
         def answer(request, context):
-            if 'marker' not in request.qs:
-                passes.append(request)
-            elif len(passes) <= self.failures:
-                self.cloud.hypervisors = first[1:]
-            try:
-                return shown(request, context)
-            finally:
-                self.cloud.hypervisors = first
+            found = shown(request, context)
+            del self.cloud.hypervisors[0]
+            return found
 
         self.cloud.http.get(f'{clouds.NOVA}/os-hypervisors/detail',
                             json=answer)
         with mock.patch.object(api, 'PAGE', 1):
-            self.failures = 1
-            self.assertEqual(3, len(self.cloud.survey().read().records))
-            self.assertEqual(2, len(passes))
-            self.failures = 99
-            self.assertIn('--wait', self.refused())
+            self.assertIn('--wait', str(self.assertRaises(
+                cloud_state.Unanswered, self.cloud.survey().read)))
 
 
 CLOUDS = """
@@ -664,7 +653,8 @@ class ConnectTestCase(base.BaseTestCase):
     def test_a_cause_is_that_of_its_request(self):
         url = self.closed()
         self.authenticated(baremetal=f'{url}/bm', compute='http://nova.test')
-        self.http.get('http://nova.test', exc=requests.exceptions.Timeout)
+        self.http.get('http://nova.test/os-services',
+                      exc=requests.exceptions.Timeout)
         client = cloud_client.connect('one')
         try:
             client.read()
@@ -677,14 +667,11 @@ class ConnectTestCase(base.BaseTestCase):
 
     def test_proxy_without_a_service_behind_it(self):
         self.authenticated(baremetal=clouds.IRONIC)
-        self.http.get(clouds.IRONIC, status_code=503)
+        self.http.get(f'{clouds.IRONIC}/nodes', status_code=503)
         client = cloud_client.connect('one')
         told = str(self.assertRaises(cloud_state.Unanswered, client.read))
-        self.assertEqual(f'Ironic answered {clouds.IRONIC} with HTTP 503. '
+        self.assertEqual('Ironic answered /nodes with HTTP 503. '
                          'Look into its log.', told)
-        self.http.get(clouds.IRONIC, text='<html>')
-        self.assertIn(f'no known version of its API at {clouds.IRONIC}',
-                      self.refused('one'))
 
     def test_region_without_ironic(self):
         self.authenticated(compute=clouds.NOVA)

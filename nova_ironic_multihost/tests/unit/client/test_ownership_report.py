@@ -37,13 +37,12 @@ class JudgementTestCase(base.BaseTestCase):
         self.seen = at_home()
 
     def judge(self, seen, index=0, settings=SETTINGS):
-        [found] = ownership_report.OwnershipReport(
-            seen, settings).verdicts([seen.nodes[index]])
-        return found
+        return ownership_report.OwnershipReport(
+            seen, settings).verdict(seen.nodes[index])
 
     def all(self, seen, settings=SETTINGS):
-        return ownership_report.OwnershipReport(seen, settings).verdicts(
-            seen.nodes)
+        report = ownership_report.OwnershipReport(seen, settings)
+        return [*map(report.verdict, seen.nodes)]
 
     def test_healthy(self):
         for verdict in self.all(self.seen):

@@ -130,7 +130,8 @@ class ChangeTestCase(base.BaseTestCase):
         self.change_and_answer({})
         self.change({'status': 'enabled'})
         self.assertIn('504', str(self.assertRaises(
-            cloud_state.CloudError, self.change, {'status': 'disabled'})))
+            cloud_state.CloudError, self.change,
+            {'status': 'disabled', 'disabled_reason': 'fan'})))
 
     def test_nova_is_gone(self):
         gone = requests.exceptions.ConnectionError('refused')

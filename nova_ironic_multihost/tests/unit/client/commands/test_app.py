@@ -88,12 +88,6 @@ class AppTestCase(base.ShellTestCase):
         self.cloud.http.get(f'{clouds.IRONIC}/nodes', status_code=403)
         self.assertIn('--os-baremetal-cloud NAME', self.fails('check'))
 
-    def test_no_endpoint(self):
-        self.cloud.http.get(
-            f'{clouds.PLACEMENT}/resource_providers',
-            exc=identity_exceptions.EndpointNotFound('no endpoint'))
-        self.assertIn('catalog has no placement', self.fails('check'))
-
     def test_too_old(self):
         self.cloud.http.get(f'{clouds.NOVA}/os-services', status_code=406)
         self.assertIn('Upgrade it', self.fails())

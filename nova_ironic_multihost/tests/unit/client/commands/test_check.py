@@ -26,8 +26,7 @@ class CheckTestCase(base.ShellTestCase):
         self.now = views.NOW
         self.read = mock.Mock(return_value=self.good)
         self.useFixture(fixtures.MockPatchObject(
-            commands.CloudCommand, 'survey',
-            lambda command: mock.Mock(read=self.read)))
+            commands.CloudCommand, 'cloud', mock.Mock(read=self.read)))
         self.useFixture(fixtures.MockPatchObject(
             findings, 'wait', functools.partial(
                 findings.wait, clock=lambda: self.now, sleep=self.sleep)))

@@ -63,14 +63,11 @@ AWAITED = frozenset({
 #: The same, and those for which None is an answer.
 CALLS = AWAITED | {'validate_console_port'}
 
-#: Methods of IronicDriver that change a machine, or Ironic's node of it.
-MUTATIONS = (
-    'attach_interface', 'clean_networks_preparation', 'destroy',
-    'detach_interface', 'failed_spawn_cleanup', 'get_serial_console',
-    'get_vnc_console', 'plug_vifs', 'power_off', 'power_on',
-    'prepare_for_spawn', 'prepare_networks_before_block_device_mapping',
-    'reboot', 'rebuild', 'rescue', 'spawn', 'trigger_crash_dump',
-    'unplug_vifs', 'unrescue')
+#: Methods of drivers with a parameter ``instance`` that change no machine.
+#: power_update_event tells what Ironic has done already.
+READING = frozenset({
+    'get_info', 'get_volume_connector', 'instance_exists',
+    'network_binding_host_id', 'power_update_event'})
 
 #: Prefixes of openstacksdk's methods that change something, or may.
 CHANGES = ('add_', 'attach_', 'call_', 'create_', 'delete', 'detach_',
@@ -94,14 +91,13 @@ def sent_to_host(manager_class: type) -> list[str]:
 
 
 def mutations(driver_class: type) -> list[str]:
-    """Return a driver's methods that change a machine, a subclass's too."""
-    return sorted({*MUTATIONS, *(
+    """Return the methods of a driver that change a machine, or may."""
+    return sorted(
         name for name, method in inspect.getmembers(
             virt_driver.ComputeDriver, inspect.isfunction)
-        if not name.startswith(('_', 'get_'))
+        if not name.startswith('_') and name not in READING
         and 'instance' in apply.parameters(method)
-        and getattr(names.IronicDriver, name) is method
-        and getattr(driver_class, name) is not method)})
+        and getattr(driver_class, name) is not method)
 
 
 def operate(parts, call):

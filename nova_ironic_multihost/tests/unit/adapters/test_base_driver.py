@@ -125,7 +125,7 @@ class OtherBaseTestCase(base.BaseTestCase):
             def get_diagnostics(self, instance):
                 pass
 
-        self.assertEqual(sorted(operations.MUTATIONS),
-                         operations.mutations(names.IronicDriver))
-        self.assertEqual({*operations.MUTATIONS, 'pause'},
-                         set(operations.mutations(Pausing)))
+        self.assertEqual(
+            {'get_diagnostics', 'pause'},
+            {*operations.mutations(Pausing)}.difference(
+                operations.mutations(names.IronicDriver)))

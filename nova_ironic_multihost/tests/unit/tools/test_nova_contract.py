@@ -8,6 +8,7 @@ import types
 import fixtures
 from oslotest import base
 
+from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
 from nova_ironic_multihost.tests.unit import tools
@@ -108,7 +109,8 @@ class ComputeManager:
 
     def test_novas_here_are_as_the_table_says(self):
         """Also attributes, for which nova-compute does not look."""
-        self.script.MANY['mutations'] = operations.MUTATIONS
+        self.script.MANY['mutations'] = operations.mutations(
+            names.IronicDriver)
         known = self.script.read()
         for tree in self.script.installed():
             self.assertEqual([], [*self.script.differences(

@@ -146,13 +146,12 @@ class DriverService:
             lost_builds.BuildRetry(self.backups, self.attempts, here),
             under_way=lambda: self.cloud.under_way, recorder=self.recorder,
             receive=sent.receive)
-        self.in_flight = lost_builds.InFlightBuilds(
-            sent, self.auditor, self.backups.may_come)
         self.forwarder = queue_forwarder.QueueForwarder(
-            CONF.host, queues, self.auditor, self.peer_poller, requests,
-            lost_builds.DeadHostBuilds(
-                undo.BuildRequests(CONF.host, self.tracker),
-                self.cloud))
+            CONF.host, queues, self.auditor, self.peer_poller, requests)
+        self.in_flight = lost_builds.InFlightBuilds(
+            sent, self.auditor,
+            lambda build: self.backups.copy(build) is not None,
+            self.forwarder)
         self.evacuation_refusals = stuck_instances.EvacuationRefusals(
             CONF.host, undo.EvacuationUndo(driver),
             lambda: self.auditor.preferences)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which operations on an instance this host may do; which builds are lost."""
+"""Which operations on an instance this host may do."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
 import dataclasses
 import enum
 
@@ -17,14 +15,6 @@ from nova_ironic_multihost.rules import takeover
 DEPLOY_METHODS = frozenset({
     'plug_vifs', 'prepare_for_spawn',
     'prepare_networks_before_block_device_mapping', 'spawn'})
-
-#: Seconds after all requests in the queue until a missing build is given up:
-#: conductors allocate all servers of a call, then send. A late one is built.
-LOST_AFTER = 30
-
-#: If the node is new here: the build may be in the queue of its old owner.
-LOST_AFTER_MOVED = 1800
-
 
 class BuildStage(enum.Enum):
     """How far this thread is with a build of the instance."""
@@ -136,30 +126,3 @@ class SentBuild:
 
     instance: str
     node: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Missing:
-    """Since when a build is missing and its node here (monotonic seconds)."""
-
-    seen: float
-    mine: float
-
-
-def missing_since(before: Mapping[SentBuild, Missing],
-                  absent: Iterable[SentBuild], mine: Mapping[str, float],
-                  now: float) -> dict[SentBuild, Missing]:
-    """Return the missing builds, with the times of the previous result."""
-    return {build: dataclasses.replace(
-        before.get(build, Missing(now, now)), mine=mine[build.node])
-        for build in absent}
-
-
-def lost(missing: Mapping[SentBuild, Missing], now: float
-        ) -> frozenset[SentBuild]:
-    """Return the builds that will not arrive any more."""
-    return frozenset(
-        build for build, since in missing.items()
-        if now - since.seen >= (
-            LOST_AFTER if since.seen - since.mine >= LOST_AFTER
-            else LOST_AFTER_MOVED))

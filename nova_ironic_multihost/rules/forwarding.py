@@ -8,13 +8,11 @@ on a moved instance are dropped (engine/builds/guard.py). All others wait.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import enum
 import typing
 
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
@@ -26,10 +24,6 @@ HOLDING = 1200
 
 #: First and longest pause, in seconds, before returned requests are read.
 PAUSE, LONGEST_PAUSE = 30, 86400
-
-#: Seconds without a request until a build is given up. Conductors allocate all
-#: servers, then send; RabbitMQ requeues a frozen host's requests after 180 s.
-GRACE = 600
 
 
 class RequestKind(enum.Enum):
@@ -162,14 +156,6 @@ def pause(held: Iterable[QueuedRequest]) -> float:
     return min(PAUSE * 2.0 ** min(returns, 20), LONGEST_PAUSE)
 
 
-def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
-            ) -> list[SentBuild]:
-    """Return the builds that have waited for :data:`GRACE` seconds or more."""
-    # All queues that can have their requests were read to the end since.
-    return [build for build, first in since.items()
-            if build.instance not in found and now - first >= GRACE]
-
-
 # A compute service reads all waiting builds at once. Until a build is over, it
 # holds a *backup* of the request unacknowledged in a queue of its own. If the
 # process ends, RabbitMQ requeues the backups, and the next reader judges them
@@ -178,11 +164,9 @@ def overdue(since: Mapping[SentBuild, float], found: Set[str], now: float
 #: The most attempts of a build that end with its process: it may kill it.
 BUILD_ATTEMPTS = 5
 
-#: Seconds to wait for a backup that an ended process or another host may hold.
-BACKUP_WAIT = 300
-
-#: The same while RabbitMQ does not answer.
-LONG_BACKUP_WAIT = 1800
+#: Looks at a build, at least ten seconds apart, until it is given up as it has
+#: no backup: an ended process or another host may hold it.
+LOOKS = 180
 
 #: Provision states before nova tells Ironic to deploy; None: not reserved.
 UNTOLD = frozenset({None, 'available'})
@@ -213,15 +197,12 @@ def judge_backup(copy: QueuedRequest, home: HostKey, facts: RequestFacts,
     return Disposition(Action.HAND_ON, state.host_key, copy=True)
 
 
-def retry_step(provision_state: str | None, waited: float, has_copy: bool,
-         all_seen: bool, attempts: int) -> Step:
+def retry_step(provision_state: str | None, looks: int, has_copy: bool,
+               attempts: int) -> Step:
     """Return FAIL, AWAIT or REPEAT for a begun build that has no thread."""
-    # ``waited``: seconds since the build was first seen so; 0 then.
     if provision_state not in UNTOLD or attempts >= BUILD_ATTEMPTS:
         return Step.FAIL
-    # Backups may be unread until ``all_seen``.
     if not has_copy:
-        limit = BACKUP_WAIT if all_seen else LONG_BACKUP_WAIT
-        return Step.FAIL if waited >= limit else Step.AWAIT
-    # It waits at least once: its last request to Ironic may be on the way.
-    return Step.REPEAT if waited else Step.AWAIT
+        return Step.FAIL if looks > LOOKS else Step.AWAIT
+    # At the first look its last request to Ironic may be on the way.
+    return Step.REPEAT if looks > 1 else Step.AWAIT

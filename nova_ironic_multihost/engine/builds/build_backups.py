@@ -131,43 +131,25 @@ class BackupStore:
         self._sent: dict[SentBuild, tuple[float, Mapping[str, object]]] = {}
         #: The copies that are held, replaced whole.
         self._copies: Mapping[SentBuild, QueuedRequest] = {}
-        #: Since when copies may be unseen, None if all were seen.
-        self._unseen: float | None = clock()
         # Only the timer uses these.
         self._queue: Queue | None = None
-        self._opened = self._taken = self._paused = 0.0
+        self._taken = self._paused = 0.0
         self._held: list[QueuedRequest] = []
         self._forbidden: float | None = None
 
     @property
     def readable(self) -> bool:
-        """Whether the message bus can keep copies."""
-        return self._queues.readable
-
-    @property
-    def all_seen(self) -> bool:
-        """Whether all copies were seen, or there can be none."""
-        return self._unseen is None or not self.readable
+        """Whether RabbitMQ keeps copies, as far as is known."""
+        return self._queues.readable and self._forbidden is None
 
     def copy(self, build: SentBuild) -> QueuedRequest | None:
         """Return the held copy of a build, or None."""
         return self._copies.get(build)
 
-    def may_come(self, build: SentBuild) -> bool:
-        """Return whether a build may still be requested from a copy."""
-        if not self.readable or self._forbidden is not None:
-            return False
-        now, unseen = self._clock(), self._unseen
-        # RabbitMQ may not have noticed the end of an earlier connection.
-        return (build in self._copies
-                or now - self._opened < forwarding.BACKUP_WAIT
-                or unseen is not None
-                and now - unseen < forwarding.LONG_BACKUP_WAIT)
-
     def keep(self, instance: str, node: str | None,
              arguments: Mapping[str, object]) -> None:
         """Copy a build before it begins if its node is known; never raises."""
-        if node is None or not self.readable or self._forbidden is not None:
+        if node is None or not self.readable:
             return
         build = SentBuild(instance, node)
         self.repeat(build)
@@ -234,8 +216,9 @@ class BackupStore:
         :raises Exception: RabbitMQ or nova does not answer; copies are kept.
         """
         now = self._clock()
-        if not self.readable or (self._forbidden is not None
-                                 and now - self._forbidden < FORBIDDEN):
+        if not self._queues.readable or (
+                self._forbidden is not None
+                and now - self._forbidden < FORBIDDEN):
             return
         with self._lock:
             self._over = {build: over for build, over in self._over.items()
@@ -247,8 +230,7 @@ class BackupStore:
             if self._held and now - self._taken >= forwarding.HOLDING:
                 self._renew()
             self._open()
-            if now >= self._paused:
-                self._take()
+            all_taken = now >= self._paused and self._take()
         except PermissionError as exc:
             self._close()
             self._forbid(exc, now)
@@ -257,7 +239,8 @@ class BackupStore:
             self._close()
             raise
         self._sort()
-        self._send_again()
+        if all_taken:
+            self._send_again()
 
     def attended(self) -> contextlib.AbstractContextManager[None]:
         """Keep the connection while this thread does other work."""
@@ -265,8 +248,6 @@ class BackupStore:
                 else contextlib.nullcontext())
 
     def _forbid(self, exc: Exception, now: float) -> None:
-        # There is no copy that could be unseen.
-        self._unseen = None
         self._copies = {}
         with self._lock:
             self._sent.clear()
@@ -290,10 +271,11 @@ class BackupStore:
             else:
                 return
         self._queue = self._queues.open_copies(self._name)
-        self._opened = self._taken = self._clock()
+        self._taken = self._clock()
         self._queue.create()
 
-    def _take(self) -> None:
+    def _take(self) -> bool:
+        """Take copies; return whether the queue is empty now."""
         queue = self._queue
         assert queue is not None
         try:
@@ -301,9 +283,9 @@ class BackupStore:
                 found = queue.take()
                 self._forbidden = None
                 if found is None:
-                    self._unseen = None
-                    return
+                    return True
                 self._held.append(found)
+            return False
         finally:
             self._publish()
 
@@ -355,8 +337,6 @@ class BackupStore:
             LOG.info('%d interrupted builds of this host begin again.', asked)
 
     def _send_again(self) -> None:
-        if self._unseen is not None:
-            return
         now = self._clock()
         with self._lock:
             self._sent = {build: sent for build, sent in self._sent.items()
@@ -412,8 +392,6 @@ class BackupStore:
         if any(copy.returns for copy in self._held):
             self._paused += forwarding.pause(self._held)
         self._held = []
-        if self._unseen is None:
-            self._unseen = now
         if queue is not None:
             queue.close()
 

@@ -6,11 +6,12 @@ A ring of the members names the reader of each dead host's RPC queue. Two
 readers do no harm, as each request goes to one of them. A request that is not
 handed on is held and judged again, as RabbitMQ counts each return
 (:func:`.rules.forwarding.pause`). RabbitMQ gets held ones back when this
-process ends. :class:`.DeadHostBuilds` gives up builds that are in no queue.
+process ends. :class:`.InFlightBuilds` gives up builds that are in no queue.
 """
 
 import collections
 from collections.abc import Callable
+from collections.abc import Set
 import dataclasses
 import threading
 import time
@@ -22,7 +23,6 @@ from nova_ironic_multihost.engine.audit import auditor as auditors
 from nova_ironic_multihost.engine.base.ports import Queue
 from nova_ironic_multihost.engine.base.ports import Queues
 from nova_ironic_multihost.engine.builds.build_backups import RequestSorter
-from nova_ironic_multihost.engine.builds.lost_builds import DeadHostBuilds
 from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
@@ -61,8 +61,7 @@ class QueueReading:
     :ivar opened: when the queue was opened, by the monotonic clock.
     :ivar absent: when the queue was last found missing, None if never.
     :ivar held: requests that were neither handed on nor dropped.
-    :ivar ended: since when each turn reaches the end; None if the last did
-        not.
+    :ivar at_end: whether the last turn has read it to the end, or this one.
     :ivar counts: the number of requests by action in this turn.
     :ivar copies: whether other hosts have a queue for copies, for this turn.
     """
@@ -71,7 +70,7 @@ class QueueReading:
     opened: float
     absent: float | None = None
     held: list[QueuedRequest] = dataclasses.field(default_factory=list)
-    ended: float | None = None
+    at_end: bool = False
     counts: collections.Counter[Action] = dataclasses.field(
         default_factory=collections.Counter)
     copies: dict[HostKey, bool] = dataclasses.field(default_factory=dict)
@@ -86,13 +85,11 @@ class QueueForwarder:
 
     def __init__(self, host: str, queues: Queues, auditor: auditors.Auditor,
                  peer_poller: peer_poll.PeerPoller, requests: RequestSorter,
-                 lost_builds: DeadHostBuilds,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host_key(host)
         self._queues = queues
         self._auditor = auditor
         self._peer_poller = peer_poller
-        self._lost = lost_builds
         self._requests = requests
         self._clock = clock
         self._ending = threading.Event()
@@ -112,9 +109,9 @@ class QueueForwarder:
 
         :raises Exception: that of the last queue to fail; the others are read.
         """
-        begun = self._clock()
         mine = self._hosts_to_read()
-        for key in [*self._readings]:
+        for key, reading in [*self._readings.items()]:
+            reading.at_end = False
             if key.host not in mine:
                 self._close(key)
         if mine and not self._queues.readable:
@@ -126,43 +123,37 @@ class QueueForwarder:
             try:
                 self._read(key, mine[key.host])
             except QueueNoAnswer:
-                # Other queues would fail as well, and are not read to the end.
-                for reading in self._readings.values():
-                    reading.ended = None
-                self._lost.interrupt()
+                # Other queues would fail as well.
                 raise
             except Exception as exc:  # noqa: BLE001
                 self._close(key)
                 failure = exc
-        self._give_up_lost(begun)
         if failure is not None:
             raise failure
 
-    def _give_up_lost(self, begun: float) -> None:
-        """Give up builds with a request in none of the queues.
+    @property
+    def searched(self) -> Set[HostKey]:
+        """The dead hosts with queues that the last turn has read to the end.
 
-        :param begun: when this turn began. A request may have come since to a
-            queue that it has read, if another did not answer for minutes.
+        A host that may not read them has done so. Any thread may ask; during
+        a turn queues that it has not read yet do not count.
         """
-        read = self._read_to_the_end()
-        # A build that was handed on counts as found, until its new host is
-        # dead as well and its queue was read without finding it.
-        handed_on = {uuid: host for uuid, host in self._handed_on.items()
-                     if begun - read.get(host, begun) < forwarding.GRACE}
-        held = {request.instance for reading in self._readings.values()
-                for request in reading.held if request.instance is not None}
-        waiting = self._lost.once(read, held | handed_on.keys(), begun)
-        self._handed_on = {uuid: host for uuid, host in handed_on.items()
-                           if uuid in waiting}
+        at_end = collections.Counter(
+            key.host for key, reading in [*self._readings.items()]
+            if reading.at_end)
+        return {host for host, queues in at_end.items()
+                if queues == len(KINDS)}
 
-    def _read_to_the_end(self) -> dict[HostKey, float]:
-        """Return {host: since when both its queues are read to the end}."""
-        ended: dict[HostKey, list[float | None]] = {}
-        for key, reading in self._readings.items():
-            ended.setdefault(key.host, []).append(reading.ended)
-        return {host: max(known) for host, since in ended.items()
-                if len(known := [one for one in since if one is not None])
-                == len(KINDS)}
+    def has(self, instance: str) -> bool:
+        """Return whether a request about an instance is held or handed on.
+
+        One that was handed on counts until its new host was searched, too.
+        """
+        return (
+            any(request.instance == instance
+                for reading in [*self._readings.values()]
+                for request in [*reading.held])
+            or self._handed_on.get(instance) not in {None, *self.searched})
 
     def _log_unreadable(self) -> None:
         if not self._unreadable_logged:
@@ -217,7 +208,6 @@ class QueueForwarder:
             return
         reading.counts.clear()
         reading.copies.clear()
-        before = reading.ended
         try:
             if not self._read_on(key, reading):
                 self._close(key)
@@ -225,7 +215,7 @@ class QueueForwarder:
             # The requests wait until their host is back.
             reading.held.clear()
             reading.absent = now
-            reading.ended = now if before is None else before
+            reading.at_end = True
             self._log_forbidden(exc)
         finally:
             self._log_counts(name, reading)
@@ -237,14 +227,14 @@ class QueueForwarder:
         if reading.absent is not None and now - reading.absent < ABSENT:
             # RabbitMQ closes an idle connection.
             queue.beat()
+            reading.at_end = True
             return True
-        ended, reading.ended = reading.ended, None
         consumers = queue.consumers()
         if consumers is None:
             # The host has never listened, or the queue was deleted.
             reading.held.clear()
             reading.absent = now
-            reading.ended = now if ended is None else ended
+            reading.at_end = True
             return True
         if forwarding.host_is_back(consumers, len(reading.held)):
             return False
@@ -255,7 +245,7 @@ class QueueForwarder:
         while len(reading.held) < HELD:
             found = queue.take()
             if found is None:
-                reading.ended = now if ended is None else ended
+                reading.at_end = True
                 return True
             reading.held.append(found)
             if self._handle(key, reading, found):

@@ -174,15 +174,11 @@ class Computes:
             with self._as(host):
                 self.manager(host).driver.service.recovery.sweep()
 
-    def miss(self, host, now):
-        """Let a host look which builds have not come to it.
-
-        :param now: what its clock says, in seconds.
-        """
-        missing = self.manager(host).driver.service.in_flight
-        missing._clock = lambda: now
+    def miss(self, host, turns):
+        """Let a host look so often which builds have not come to it."""
         with self._as(host):
-            missing.once()
+            for _ in range(turns):
+                self.manager(host).driver.service.in_flight.once()
 
     def keep(self, *hosts):
         """Let each of these hosts see to its copies of builds."""

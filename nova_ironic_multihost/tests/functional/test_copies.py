@@ -11,6 +11,7 @@ from nova import objects
 
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import rpc_queue
+from nova_ironic_multihost.engine.builds.lost_builds import InFlightBuilds
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import dead
@@ -32,9 +33,9 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         super().setUp()
         self.fleet.look('host1', 'host2')
         self.fleet.keep('host1', 'host2')
-        # No time counts in which nobody waits for a copy.
+        # No look counts for which nobody waits for a copy.
         self.useFixture(fixtures.MockPatchObject(
-            forwarding, 'BACKUP_WAIT', float('inf')))
+            forwarding, 'LOOKS', float('inf')))
 
     def die_over_a_build(self, step):
         """host1 dies when it comes to a step of nova's Ironic driver.
@@ -100,8 +101,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
     def test_build_that_had_not_begun_goes_on_after_a_restart(self):
         self.die_over_a_build('instance_claim')
         self.restart()
-        self.fleet.miss('host1', 0)
-        self.fleet.miss('host1', 10000)
+        self.fleet.miss('host1', InFlightBuilds.TURNS - 1)
         self.assertEqual('BUILD', self.show(self.server)['status'])
         self.fleet.keep('host1')
         self.assertBuilt('host1')

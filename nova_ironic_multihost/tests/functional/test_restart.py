@@ -11,7 +11,7 @@ from nova import context
 from nova import objects
 
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.rules import builds
+from nova_ironic_multihost.engine.builds.lost_builds import InFlightBuilds
 from nova_ironic_multihost.tests.functional import base
 
 
@@ -139,10 +139,9 @@ class RestartTestCase(base.MultiHostTestCase):
             server = self.request_server()
             self.assertTrue(lost.wait(base.DEADLINE))
         self.start()
-        for now in 0, builds.LOST_AFTER - 1:
-            self.fleet.miss('host1', now)
-            self.assertEqual('BUILD', self.show(server)['status'])
-        self.fleet.miss('host1', builds.LOST_AFTER)
+        self.fleet.miss('host1', InFlightBuilds.TURNS - 1)
+        self.assertEqual('BUILD', self.show(server)['status'])
+        self.fleet.miss('host1', 1)
         server = self.show(server)
         self.assertEqual('ERROR', server['status'])
         self.assertIn('lost on the way', server['fault']['message'])
@@ -156,8 +155,7 @@ class RestartTestCase(base.MultiHostTestCase):
         held = self.fleet.hold_claims('host1')
         server = self.request_server()
         held.arrived()
-        for now in 0, builds.LOST_AFTER, builds.LOST_AFTER_MOVED:
-            self.fleet.miss('host1', now)
+        self.fleet.miss('host1', InFlightBuilds.TURNS)
         held.release()
         self.wait_for_status(server, 'ACTIVE')
         self.assertEqual([], self.failed)

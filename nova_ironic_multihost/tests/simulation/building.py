@@ -355,14 +355,15 @@ class Process:
         instances = Instances(self)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.guard,
-            lost_builds.BuildRetry(self.backups, world, here, clock), clock,
+            lost_builds.BuildRetry(self.backups, world, here), clock,
             lambda *call: not self.threads.append((call[0], call[1:])),
             receive=self.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
-            host, self, self.audits, self.looks, requests,
-            lost_builds.DeadHostBuilds(self, self, clock), clock)
+            host, self, self.audits, self.looks, requests, clock)
         self.arrivals = lost_builds.InFlightBuilds(
-            self, self.audits, self.backups.may_come, clock)
+            self, self.audits,
+            lambda build: self.backups.copy(build) is not None,
+            self.forwarder)
         self.timers = [
             periodic.PeriodicTask(act.__qualname__, act, lambda: 0)
             for act in (self.look, self.adopt, self.track, self.backups.once,

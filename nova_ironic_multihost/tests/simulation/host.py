@@ -683,8 +683,8 @@ class Process:
             receive=self._receive)
         self.arrivals = lost_builds.InFlightBuilds(
             Builds(world, self), Audits(self, world),
-            lambda instance: False,
-            lambda: world.clock * backoff.LONGEST)
+            lambda build: False,
+            types.SimpleNamespace(searched=(), has=lambda uuid: False))
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()

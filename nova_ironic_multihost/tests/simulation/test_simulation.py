@@ -24,10 +24,9 @@ from hypothesis import stateful
 from hypothesis import strategies
 
 from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.builds.lost_builds import InFlightBuilds
 from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
-from nova_ironic_multihost.rules import backoff
-from nova_ironic_multihost.rules.builds import LOST_AFTER_MOVED
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
@@ -48,8 +47,11 @@ RING_POINTS = 6
 #: Audits of each host in which nothing moves any more, in the end.
 QUIET = 2
 
+#: Searches for lost builds while a clock goes on by one.
+MISSES = 10
+
 #: Looks after those in which a build ends that nobody will begin.
-WAITED = 2 + LOST_AFTER_MOVED // backoff.LONGEST
+WAITED = 2 + InFlightBuilds.TURNS // MISSES
 
 #: What becomes of a write, see :class:`.host.Writes`.
 FAULTS = ['lost', 'unanswered', 'later', 'dropped', None]
@@ -1000,7 +1002,8 @@ class Simulation(stateful.RuleBasedStateMachine):
             while process.sweep():
                 pass
             if process.serving and not process.frozen:
-                process.arrivals.once()
+                for _ in range(MISSES):
+                    process.arrivals.once()
         self._recover_all()
 
     def _recover_all(self):

@@ -163,8 +163,7 @@ class PostTestCase(cloud.AuditTestCase):
     def begin(self, host):
         self.posts[host] = queue_forwarder.QueueForwarder(
             host, self.bus, self.auditors[host], self.looks[host],
-            self.request_sorter(host),
-            mock.Mock(once=lambda read, found, begun: found), self.clock)
+            self.request_sorter(host), self.clock)
 
     def request_sorter(self, host):
         return build_backups.RequestSorter(

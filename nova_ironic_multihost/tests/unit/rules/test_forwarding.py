@@ -7,7 +7,6 @@ from hypothesis import strategies
 from oslotest import base
 
 from nova_ironic_multihost.rules import builds
-from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import Disposition
@@ -194,15 +193,6 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertLess(7 * 86400, seconds)
 
 
-class WaitingTestCase(base.BaseTestCase):
-
-    def test_overdue(self):
-        now = 1000 + forwarding.GRACE
-        i1, i2, i3 = (SentBuild(uuid, 'n1') for uuid in ('i1', 'i2', 'i3'))
-        since = {i1: 1000, i2: 1001, i3: 1000}
-        self.assertEqual([i1], forwarding.overdue(since, {'i3'}, now))
-
-
 COPY = QueuedRequest(RequestKind.BUILD, 'i1', 'n1')
 
 
@@ -294,29 +284,22 @@ class JudgeTestCase(base.BaseTestCase):
 
 class StepTestCase(base.BaseTestCase):
 
-    def step(self, provision_state='available', waited=10, has_copy=True,
-             all_seen=True, attempts=1):
+    def step(self, provision_state='available', looks=2, has_copy=True,
+             attempts=1):
         return forwarding.retry_step(
-            provision_state, waited, has_copy, all_seen, attempts)
+            provision_state, looks, has_copy, attempts)
 
     def test_with_a_copy_it_is_begun_again(self):
         self.assertIs(Step.REPEAT, self.step())
         self.assertIs(Step.REPEAT, self.step(None))
 
     def test_what_was_asked_of_ironic_at_last_may_be_on_its_way(self):
-        self.assertIs(Step.AWAIT, self.step(waited=0))
+        self.assertIs(Step.AWAIT, self.step(looks=1))
 
     def test_without_a_copy_it_fails_in_the_end(self):
         self.assertIs(Step.AWAIT, self.step(has_copy=False))
         self.assertIs(Step.FAIL, self.step(
-            has_copy=False, waited=forwarding.BACKUP_WAIT))
-
-    def test_it_waits_longer_for_who_does_not_answer(self):
-        self.assertIs(Step.AWAIT, self.step(
-            has_copy=False, waited=forwarding.BACKUP_WAIT, all_seen=False))
-        self.assertIs(Step.FAIL, self.step(
-            has_copy=False, waited=forwarding.LONG_BACKUP_WAIT,
-            all_seen=False))
+            has_copy=False, looks=forwarding.LOOKS + 1))
 
     def test_what_ironic_was_told_of_is_no_longer_undone(self):
         for state in 'deploy failed', 'deploying', 'active', 'cleaning':

@@ -92,8 +92,6 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
-        self.clock.now += forwarding.BACKUP_WAIT
-        self.assertFalse(self.backups.may_come(FIRST))
 
     def test_it_goes_when_its_build_was_over_before_it_was_seen(self):
         self.arrive()
@@ -160,7 +158,6 @@ class KeeperTestCase(post.PostTestCase):
         self.arrive()
         self.backups.once()
         self.die()
-        self.assertTrue(self.backups.may_come(FIRST))
         self.backups.once()
         self.assertEqual(([], [BUILD]), (self.copies, self.bus.queues['b']))
         self.assertIn('1 interrupted builds', self.log.output)
@@ -191,7 +188,6 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual(([], [], 1), (
             self.copies, self.bus.queues['b'], self.bus.held))
         self.assertEqual(BUILD, self.backups.copy(FIRST))
-        self.assertTrue(self.backups.may_come(FIRST))
 
     def test_what_was_taken_over_goes_there_as_a_copy(self):
         self.arrive()
@@ -243,17 +239,6 @@ class KeeperTestCase(post.PostTestCase):
 
         return fail
 
-    def test_while_the_bus_does_not_answer_builds_may_come(self):
-        self.arrive()
-        self.die()
-        self.bus.breaks = OSError('no bus')
-        self.assertRaises(OSError, self.backups.once)
-        self.assertFalse(self.backups.all_seen)
-        self.assertTrue(self.backups.may_come(FIRST))
-        self.bus.breaks = None
-        self.backups.once()
-        self.assertTrue(self.backups.all_seen)
-
     def test_what_breaks_in_the_middle_is_done_anew(self):
         second = QueuedRequest(RequestKind.BUILD, 'i2', OTHER)
         self.cloud.placed['i2'] = post.WAITING
@@ -268,9 +253,6 @@ class KeeperTestCase(post.PostTestCase):
         self.bus.on_take = break_it
         self.assertRaises(OSError, self.backups.once)
         self.assertEqual([BUILD, second], self.copies)
-        # No build counts as lost meanwhile.
-        self.assertTrue(self.backups.may_come(FIRST))
-        self.assertTrue(self.backups.may_come(SentBuild('i2', OTHER)))
         self.bus.on_take = lambda: None
         self.backups.once()
         self.assertEqual([BUILD, second], self.bus.queues['b'])
@@ -383,17 +365,6 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
-    def test_copies_may_be_where_a_connection_has_broken(self):
-        """RabbitMQ notices that after minutes."""
-        self.assertTrue(self.backups.may_come(FIRST))
-        self.clock.now += forwarding.BACKUP_WAIT
-        self.assertFalse(self.backups.may_come(FIRST))
-        self.bus.on_take = self.fail_with(OSError('reset'))
-        self.assertRaises(OSError, self.backups.once)
-        self.bus.on_take = lambda: None
-        self.backups.once()
-        self.assertTrue(self.backups.may_come(FIRST))
-
     def test_one_that_was_scheduled_again_has_two(self):
         again = QueuedRequest(RequestKind.BUILD, 'i1', OTHER)
         self.arrive()
@@ -463,7 +434,6 @@ class KeeperTestCase(post.PostTestCase):
         self.bus.missing.add(COPIES)
         self.backups.once()
         self.assertEqual((set(), 1), (self.bus.missing, self.bus.held))
-        self.assertTrue(self.backups.all_seen)
 
     def test_what_is_counted_is_not_taken_again_at_once(self):
         """RabbitMQ drops it when it has come back too often."""
@@ -475,20 +445,10 @@ class KeeperTestCase(post.PostTestCase):
         self.backups._queue.close()
         for _ in range(3):
             self.backups.once()
-            self.assertEqual(([counted], False), (
-                self.copies, self.backups.all_seen))
+            self.assertEqual([counted], self.copies)
         self.clock.now += forwarding.pause([counted])
         self.backups.once()
         self.assertEqual(1, self.bus.held)
-
-    def test_nobody_waits_for_ever_for_copies_that_cannot_be_read(self):
-        self.die()
-        self.bus.breaks = OSError('no bus')
-        for seconds, may_come in (
-                (0, True), (forwarding.LONG_BACKUP_WAIT, False)):
-            self.clock.now += seconds
-            self.assertRaises(OSError, self.backups.once)
-            self.assertEqual(may_come, self.backups.may_come(FIRST))
 
     def test_account_that_may_not(self):
         self.die()
@@ -498,8 +458,7 @@ class KeeperTestCase(post.PostTestCase):
             self.clock.now += build_backups.FORBIDDEN
         self.assertEqual(1, self.log.output.count('rights'))
         # Nobody waits for copies that there cannot be.
-        self.assertTrue(self.backups.all_seen)
-        self.assertFalse(self.backups.may_come(FIRST))
+        self.assertFalse(self.backups.readable)
         self.bus.breaks = None
         self.arrive()
         self.assertEqual([], self.copies)
@@ -513,8 +472,7 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.arrive()
         self.assertEqual([], self.copies)
-        self.assertTrue(self.backups.all_seen)
-        self.assertFalse(self.backups.may_come(FIRST))
+        self.assertFalse(self.backups.readable)
 
     def test_what_is_no_build_is_held(self):
         self.copies.append(QueuedRequest(RequestKind.OTHER))

@@ -36,17 +36,51 @@ class PostmanTestCase(post.PostTestCase):
     def test_build_that_was_handed_on_is_not_lost_while_it_waits(self):
         build = self.send(NODES[0]).instance
         self.fence()
-        post = self.posts[self.reader]
-        post._lost.once = mock.Mock(
-            side_effect=lambda read, found, begun: found)
-        for _ in range(3):
-            post.once()
-        self.assertIn(build, post._lost.once.call_args.args[1])
-        # It has begun there.
-        post._lost.once = mock.Mock(return_value=frozenset())
+        self.turn()
+        reader = self.posts[self.reader]
+        self.assertEqual({'a'}, reader.searched)
+        self.assertTrue(reader.has(build))
+        self.assertFalse(reader.has('another'))
+        # Its new host dies in turn, and has not got it any more.
+        receiver = next(host for host in 'bc' if self.bus.queues[host])
+        self.bus.queues[receiver].clear()
+        self.cloud.set(receiver, up=False, forced_down=True)
+        self.look('b', 'c')
         for _ in range(2):
-            post.once()
-        self.assertNotIn(build, post._lost.once.call_args.args[1])
+            self.turn()
+        searchers = [post for post in self.posts.values()
+                     if receiver in post.searched]
+        self.assertEqual([False], [post.has(build) for post in searchers])
+
+    def test_queues_that_are_not_read_to_the_end(self):
+        self.bus.queues['a'].append(QueuedRequest(RequestKind.BUILD, 'i2'))
+        self.cloud.placed['i2'] = post.WAITING
+        self.fence()
+        self.turn()
+        reader = self.posts[self.reader]
+        self.assertTrue(reader.has('i2'))
+        self.assertEqual({'a'}, reader.searched)
+        with mock.patch.object(
+                reader._requests, 'situation', side_effect=OSError):
+            self.assertRaises(
+                queue_forwarder.QueueNoAnswer, self.turn, self.reader)
+        self.assertEqual(set(), reader.searched)
+        self.turn()
+        self.assertEqual({'a'}, reader.searched)
+        self.bus.breaks = OSError()
+        self.assertRaises(OSError, self.turn, self.reader)
+        self.assertEqual(set(), reader.searched)
+
+    def test_account_that_may_not_read(self):
+        """What waits there is for its host alone, and that is dead."""
+        logged = self.useFixture(fixtures.FakeLogger())
+        for box in 'a', 'a copies':
+            with self.subTest(box):
+                self.bus.forbids = {box}
+                self.fence()
+                self.turn()
+                self.assertEqual({'a'}, self.posts[self.reader].searched)
+        self.assertEqual(1, logged.output.count('rights'))
 
     def test_build_goes_to_the_live_owner_of_its_node(self):
         self.send(NODES[0])
@@ -359,6 +393,7 @@ class PostmanTestCase(post.PostTestCase):
         self.bus.missing = {'a'}
         self.fence()
         self.turn()
+        self.assertEqual({'a'}, self.posts[self.reader].searched)
         self.bus.missing = set()
         self.send(NODES[0])
         self.turn()
@@ -396,6 +431,7 @@ class PostmanTestCase(post.PostTestCase):
             self.turn(self.reader)
         self.assertEqual([], self.bus.opened)
         self.assertEqual(1, logged.output.count('until it is back'))
+        self.assertEqual(set(), self.posts[self.reader].searched)
 
     def test_nothing_is_told_of_the_content(self):
         self.fence()

@@ -55,7 +55,7 @@ def serve(stock, notes, ready, end):
 
     def copy(instance, node, arguments):
         notes.add(f'{instance} {CAME}')
-        copier.copy(copier.seal(arguments))
+        copier.copy(arguments)
 
     def begin(self, context, instance, *build, **arguments):
         notes.add(f'{instance.uuid} {BEGINS}')

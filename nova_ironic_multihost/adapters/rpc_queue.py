@@ -291,20 +291,18 @@ class BuildCopier:
         # One copy at a time: each takes a connection.
         self._turn = threading.Lock()
 
-    def seal(self, arguments: Mapping[str, typing.Any]
-             ) -> Mapping[str, typing.Any]:
-        """Serialize the arguments of a build, as nova changes them later."""
-        serializer = base.NovaObjectSerializer()
-        return {name: value if name == 'context'
-                else serializer.serialize_entity(arguments['context'], value)
-                for name, value in arguments.items()}
-
     def copy(self, arguments: Mapping[str, typing.Any]) -> None:
         """Send a copy.
 
         :raises TimeoutError: the copy is not confirmed; it may still arrive.
         :raises Exception: it is not sent, or threads are used up.
         """
+        # Serialized now, as nova changes the arguments later.
+        serializer = base.NovaObjectSerializer()
+        content = {
+            name: value if name == 'context'
+            else serializer.serialize_entity(arguments['context'], value)
+            for name, value in arguments.items()}
         if not self._turn.acquire(timeout=COPY_PATIENCE):
             raise TimeoutError('the copy before is not confirmed')
         # A thread: oslo.messaging may wait for ever, and workers are few.
@@ -312,7 +310,7 @@ class BuildCopier:
         failures: list[Exception] = []
         try:
             threading.Thread(
-                target=self._send, args=(dict(arguments), failures, sent),
+                target=self._send, args=(content, failures, sent),
                 name='ironic-multihost-copy', daemon=True).start()
         except RuntimeError:
             self._turn.release()

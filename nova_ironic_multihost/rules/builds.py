@@ -79,6 +79,11 @@ def crossed(task_state: str | None, held: bool) -> bool:
     return held and task_state in takeover.BUILDING_TASKS
 
 
+def in_progress(state: InstanceState, host: HostKey) -> bool:
+    """Return whether a build has begun on a host and has not ended."""
+    return state.host_key == host and state.vm_state == 'building'
+
+
 def given_up(state: InstanceState | None) -> bool:
     """Return whether a build has failed for good and its node can be freed."""
     return state is None or state.deleted or state.vm_state == 'error'

@@ -173,20 +173,19 @@ UNTOLD = frozenset({None, 'available'})
 
 
 def judge_backup(copy: QueuedRequest, home: HostKey, facts: RequestFacts,
-          refused: bool = False, ended: bool = False) -> Disposition:
+                 over: bool = False) -> Disposition:
     """Return what to do with a backup if no thread works on its build."""
     state = facts.state
     if copy.kind is not RequestKind.BUILD or copy.node is None:
         return Disposition(Action.KEEP)
-    # A build that ended on its ``home`` may have come back by a takeover.
-    if state is None or state.deleted or ended and state.host_key != home:
+    if state is None or state.deleted:
         return Disposition(Action.DROP)
     if state.host_key is None:
         if facts.attempts >= BUILD_ATTEMPTS:
             return Disposition(Action.DROP)
         disposition = judge(copy, home, facts)
-        # The host does not get a build again that it has refused.
-        if refused and disposition.host == home:
+        # The host does not get a build again that is ``over`` there.
+        if over and disposition.host == home:
             return Disposition(Action.DROP)
         return disposition
     if not goes_on(copy, state):

@@ -196,7 +196,7 @@ def carry_out_build(parts, call):
         refused = 'refused' in outcomes
         if 'postponed' not in outcomes and not (
                 refused and parts.shutdown.begun()):
-            parts.backups.end(instance.uuid, node, refused)
+            parts.backups.end(instance.uuid, node)
         return result
     finally:
         parts.in_flight.end(instance.uuid)

@@ -375,11 +375,8 @@ class Queues(typing.Protocol):
 class Copier(typing.Protocol):
     """Sends backups of builds to this host's queue of build backups."""
 
-    def seal(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the backup of a build request, safe from later changes."""
-
     def copy(self, arguments: Mapping[str, object]) -> None:
-        """Send what :meth:`seal` returned."""
+        """Send the backup of a build with these arguments."""
 
 
 class Attempts(typing.Protocol):

@@ -5,12 +5,10 @@
 Each build is copied before it begins (:mod:`.rules.forwarding`). A thread
 takes the copies every few seconds and holds them, unacknowledged, while their
 build is here. A copy without a build is from an earlier process: its build is
-requested again. A missing copy is sent again: RabbitMQ may have restarted.
+requested again.
 """
 
 from collections.abc import Callable
-from collections.abc import Container
-from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import threading
@@ -46,9 +44,6 @@ FORBIDDEN = 600
 
 #: The most seconds for which the end of a build is kept until its copy comes.
 OVER = 3600
-
-#: Seconds after which a copy is missing; the most that are sent again at once.
-FOUND, TOGETHER = 20, 20
 
 
 class RequestSorter:
@@ -122,13 +117,8 @@ class BackupStore:
         self._here = here
         self._clock = clock
         self._lock = threading.Lock()
-        #: Ended build -> (when, whether the guard has refused it).
-        self._over: dict[SentBuild, tuple[float, bool]] = {}
-        #: Build that is undone to be requested again -> whether that goes on.
-        #: A duplicate that came meanwhile may be refused later.
-        self._undone: dict[SentBuild, bool] = {}
-        #: Build with a copy that was not found yet -> (sent when, arguments).
-        self._sent: dict[SentBuild, tuple[float, Mapping[str, object]]] = {}
+        #: Build that has ended or was refused here -> when.
+        self._over: dict[SentBuild, float] = {}
         #: The copies that are held, replaced whole.
         self._copies: Mapping[SentBuild, QueuedRequest] = {}
         # Only the timer uses these.
@@ -151,64 +141,30 @@ class BackupStore:
         """Copy a build before it begins if its node is known; never raises."""
         if node is None or not self.readable:
             return
-        build = SentBuild(instance, node)
-        self.repeat(build)
-        self._send(build, self._copier.seal(arguments))
-
-    def _send(self, build: SentBuild, arguments: Mapping[str, object]) -> bool:
-        """Send a copy; return whether RabbitMQ has taken it."""
-        with self._lock:
-            self._sent[build] = self._clock(), arguments
+        self.repeat(SentBuild(instance, node))
         try:
             self._copier.copy(arguments)
-            return True
         except Exception as exc:  # noqa: BLE001
             # Only the type: the text may quote the request.
             LOG.warning('There is no copy of the build of instance %(uuid)s, '
                         'as RabbitMQ has not taken it: %(error)s. If '
                         'nova-compute is killed before Ironic knows of the '
                         'build, it ends in ERROR.',
-                        {'uuid': build.instance,
-                         'error': type(exc).__name__})
-            return False
+                        {'uuid': instance, 'error': type(exc).__name__})
 
-    def end(self, instance: str, node: str | None, refused: bool = False
-            ) -> None:
-        """Note that a build is over and needs its copy no more.
+    def end(self, instance: str, node: str | None) -> None:
+        """Note that a build has ended or was refused, and does not go on here.
 
-        :param refused: the guard has refused it. Another host may need the
-            copy, but the build is not requested again here.
+        It is not requested again here. Another host may need the copy.
         """
         if node is not None:
-            build = SentBuild(instance, node)
             with self._lock:
-                self._sent.pop(build, None)
-                # One that is being undone is refused as it is still here.
-                if not (refused and build in self._undone):
-                    self._over[build] = self._clock(), refused
-
-    def forget(self, instances: Container[str]) -> None:
-        """Forget that builds of instances have ended: they came back."""
-        with self._lock:
-            self._over = {build: over for build, over in self._over.items()
-                          if build.instance not in instances}
+                self._over[SentBuild(instance, node)] = self._clock()
 
     def repeat(self, build: SentBuild) -> None:
         """Request a build again as soon as its instance is on no host."""
         with self._lock:
             self._over.pop(build, None)
-
-    @contextlib.contextmanager
-    def repeating(self, build: SentBuild) -> Iterator[None]:
-        """Undo a build, and request it again even if that fails."""
-        with self._lock:
-            self._undone[build] = True
-        self.repeat(build)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._undone[build] = False
 
     def once(self) -> None:
         """Take the copies that there are, and handle each.
@@ -222,15 +178,13 @@ class BackupStore:
             return
         with self._lock:
             self._over = {build: over for build, over in self._over.items()
-                          if now - over[0] < OVER}
-            self._undone = {build: goes_on for build, goes_on
-                            in self._undone.items()
-                            if goes_on or self._here(build.instance)}
+                          if now - over < OVER}
         try:
             if self._held and now - self._taken >= forwarding.HOLDING:
                 self._renew()
             self._open()
-            all_taken = now >= self._paused and self._take()
+            if now >= self._paused:
+                self._take()
         except PermissionError as exc:
             self._close()
             self._forbid(exc, now)
@@ -239,8 +193,6 @@ class BackupStore:
             self._close()
             raise
         self._sort()
-        if all_taken:
-            self._send_again()
 
     def attended(self) -> contextlib.AbstractContextManager[None]:
         """Keep the connection while this thread does other work."""
@@ -249,8 +201,6 @@ class BackupStore:
 
     def _forbid(self, exc: Exception, now: float) -> None:
         self._copies = {}
-        with self._lock:
-            self._sent.clear()
         before, self._forbidden = self._forbidden, now
         if before is not None:
             return
@@ -274,8 +224,7 @@ class BackupStore:
         self._taken = self._clock()
         self._queue.create()
 
-    def _take(self) -> bool:
-        """Take copies; return whether the queue is empty now."""
+    def _take(self) -> None:
         queue = self._queue
         assert queue is not None
         try:
@@ -283,9 +232,8 @@ class BackupStore:
                 found = queue.take()
                 self._forbidden = None
                 if found is None:
-                    return True
+                    return
                 self._held.append(found)
-            return False
         finally:
             self._publish()
 
@@ -306,7 +254,7 @@ class BackupStore:
             self._taken = self._clock()
 
     def _sort(self) -> None:
-        queue, asked, sent = self._queue, 0, 0
+        queue, handed_on = self._queue, 0
         assert queue is not None
         for copy in [*self._held]:
             try:
@@ -325,28 +273,13 @@ class BackupStore:
             except Exception:
                 self._close()
                 raise
-            here = disposition == Disposition(Action.HAND_ON, self._host)
-            asked += here
-            sent += disposition.action is Action.HAND_ON and not here
+            handed_on += disposition.action is Action.HAND_ON
             self._held.remove(copy)
         self._publish()
-        if sent:
-            LOG.info('%d builds that Ironic does not know go to the compute '
-                     'services that have their instances or nodes now.', sent)
-        if asked:
-            LOG.info('%d interrupted builds of this host begin again.', asked)
-
-    def _send_again(self) -> None:
-        now = self._clock()
-        with self._lock:
-            self._sent = {build: sent for build, sent in self._sent.items()
-                          if self._here(build.instance)}
-            missing = [(build, arguments) for build, (sent, arguments)
-                       in self._sent.items() if now - sent >= FOUND]
-        for build, arguments in missing[:TOGETHER]:
-            if not self._send(build, arguments):
-                # The others would wait as well, without a heartbeat.
-                return
+        if handed_on:
+            LOG.info('%d interrupted builds of this host begin again, here or '
+                     'on the compute services that have their nodes now.',
+                     handed_on)
 
     def _decide(self, queue: Queue, copy: QueuedRequest) -> Disposition:
         build = _build(copy)
@@ -361,9 +294,7 @@ class BackupStore:
         if facts is None:
             return Disposition(Action.KEEP)
         disposition = forwarding.judge_backup(
-            copy, self._host, facts,
-            refused=over is not None and over[1],
-            ended=over is not None and not over[1])
+            copy, self._host, facts, over is not None)
         # The build may have come, or come and ended, since.
         with self._lock:
             if self._over.get(build) != over:
@@ -380,9 +311,6 @@ class BackupStore:
     def _publish(self) -> None:
         self._copies = {build: copy for copy in self._held
                         if (build := _build(copy)) is not None}
-        with self._lock:
-            for build in self._copies:
-                self._sent.pop(build, None)
 
     def _close(self) -> None:
         """Give back the copies; take them later if RabbitMQ counts returns."""

@@ -3,6 +3,7 @@
 """Let a build run only once, on the host that its instance and node are on."""
 
 import contextlib
+import itertools
 import math
 
 from oslo_log import log as logging
@@ -32,11 +33,18 @@ class BuildGuard(guard.OperationGuard):
             returns whether it may have taken anything.
         :param failed: whether a result means that nova frees the node.
         :param renew: undoes an interrupted attempt; called again if it raises.
-        :param later: answers for a failed build that is carried out later from
-            its copy; None to raise its error.
+        :param later: answers for a build that needs its copy: it is carried
+            out later, or goes on here. None to raise its error.
         """
-        if self._inside:
+        if self._thread.inside:
             return act()
+        self._thread.state = None
+
+        def leave():
+            state = self._thread.state
+            return (later if later is not None and state is not None
+                    and builds.in_progress(state, self._host)
+                    else otherwise)()
 
         def is_refused():
             # adopt() may have taken this very instance.
@@ -55,13 +63,10 @@ class BuildGuard(guard.OperationGuard):
             self._thread.claim = BuildStage.NONE
             self._thread.node = node
             try:
-                return act_or_leave()
-            finally:
-                self._thread.building = False
-
-        def act_or_leave():
-            try:
                 result = act()
+                return (otherwise() if failed(result)
+                        and self._is_begun_elsewhere(name, instance)
+                        else result)
             except Exception as exc:
                 self.note_unfinished(instance.uuid)
                 if self._is_begun_elsewhere(name, instance, unknown=False):
@@ -76,13 +81,13 @@ class BuildGuard(guard.OperationGuard):
                     'if there is a copy of it. Are nova-conductor and its '
                     'database up?', {'instance': instance.uuid, 'exc': exc})
                 return later()
-            return (otherwise() if failed(result)
-                    and self._is_begun_elsewhere(name, instance) else result)
+            finally:
+                self._thread.building = False
 
         self._thread.patience_left = math.inf
         with self._noted(instance.uuid):
             return self._operate(
-                name, instance, act_for_this_host, otherwise, True, is_refused)
+                name, instance, act_for_this_host, leave, True, is_refused)
 
     def claim(self, name, instance, act):
         """Claim the node of a build, unless another host has begun it.
@@ -132,38 +137,20 @@ class BuildGuard(guard.OperationGuard):
         :raises Cancelled: another host has the instance.
         :raises Exception: it may not be written.
         """
-        warned = False
-        while True:
-            before = self._clock()
-            try:
-                if not warned:
-                    return act()
-                if not self._has_moved(instance):
-                    return again()
-            except Exception as exc:
-                if not self._passing(exc, False):
-                    raise
-                if self._patience_left is None:
-                    self._thread.patience_left = self._patience()
-                self._thread.patience_left -= self._clock() - before
-                if self._patience_left <= 0 or self._ending.is_set():
-                    raise
-                if not warned:
-                    warned = True
-                    LOG.warning(
-                        '%(name)s of instance %(instance)s waits, for up to '
-                        '%(seconds)d s, as it cannot be written how far it '
-                        'is: %(exc)s. If that lasts: are nova-conductor and '
-                        'its database up?',
-                        {'name': name, 'instance': instance.uuid, 'exc': exc,
-                         'seconds': self._patience_left})
-                self._sleep(PAUSE)
-                self._thread.patience_left -= PAUSE
-            else:
+        tries = itertools.count()
+
+        def write():
+            if not next(tries):
+                return act()
+            if self._has_moved(instance):
                 self.leave(name)
+            return again()
+
+        return self._patiently(
+            name, f'instance {instance.uuid}', write, writes=True)
 
     def _is_outdated(self, instance, node):
-        state = self._thread.state = self._instance_state(instance)
+        state = self._instance_state(instance)
         self._thread.left_over = builds.left_over(state)
 
         def allocated():

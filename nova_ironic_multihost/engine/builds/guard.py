@@ -52,6 +52,24 @@ class TakeoverInProgress(Exception):
     """Another host is about to take over the instance."""
 
 
+class ThreadState(threading.local):
+    """What the guard knows of the operation of a thread."""
+
+    #: Whether the guard has let it in.
+    inside = False
+    #: Seconds that it may still wait; None before the first wait.
+    patience_left: float | None = None
+    #: Whether it may be repeated, and whether this is a repetition.
+    repeatable = again = False
+    #: Why it has to be repeated.
+    no_answer: str | None = None
+    cancelled = building = gone = False
+    #: The (name, instance) of :meth:`OperationGuard.change_machine`.
+    changing: tuple | None = None
+    #: The instance as it was read last.
+    state = None
+
+
 class OperationGuard:
     """Lets in operations on the instances of one compute service.
 
@@ -76,7 +94,7 @@ class OperationGuard:
         self._refused = refused
         self._clock = clock
         self._sleep = sleep
-        self._thread = threading.local()
+        self._thread = ThreadState()
         # Several threads change both, each time in one step.
         #: The instance of each operation.
         self._at_work = []
@@ -108,7 +126,7 @@ class OperationGuard:
         :param otherwise: called instead if it is not; it returns or raises.
         :param patient: the sender does not wait, so the operation may.
         """
-        if self._inside:
+        if self._thread.inside:
             return act()
         if not patient:
             # Not in at_work: no task state shows a synchronous call.
@@ -166,7 +184,7 @@ class OperationGuard:
         try:
             return act()
         except Exception as exc:
-            if not self._inside:
+            if not self._thread.inside:
                 raise
             self._leave_unfinished(name, exc)
             # The mark that made it fail may be gone by now.
@@ -183,13 +201,13 @@ class OperationGuard:
         :param patient: no lock is held that other threads wait for.
         :raises Cancelled: another host has it, or the operation is repeated.
         """
-        if self._inside:
+        if self._thread.inside:
             if self._thread.cancelled:
                 raise self._cancelled(_left_to_owner(name))
             self._leave_unfinished(name, sys.exc_info()[1])
         if not self._may_be_elsewhere(name, instance, patient):
             return act()
-        if self._inside:
+        if self._thread.inside:
             raise self._cancelled(_left_to_owner(name))
         LOG.info('%(name)s is left to the compute service that instance '
                  '%(instance)s is on now, or about to be.',
@@ -202,7 +220,7 @@ class OperationGuard:
         nova would write the failure; :mod:`.stuck_instances` tries again.
         """
         if (exc is not None and self._thread.repeatable
-                and self._passing(exc, self._again)):
+                and self._passing(exc, self._thread.again)):
             self._thread.no_answer = why = (
                 f'{name} is repeated, as a service did not answer: {exc}')
             raise self._cancelled(why) from exc
@@ -233,7 +251,7 @@ class OperationGuard:
     @property
     def hurried(self):
         """Whether the sender waits for this thread's operation."""
-        return self._inside and not self._thread.patient
+        return self._thread.inside and not self._thread.patient
 
     def leave(self, name):
         """Raise Cancelled: end the operation without cleaning up."""
@@ -247,7 +265,7 @@ class OperationGuard:
         :raises InstanceGone: a build's instance is deleted; nova cleans up.
         """
         self._require(name, instance)
-        before = self._changing
+        before = self._thread.changing
         self._thread.changing = name, instance
         try:
             return act()
@@ -256,8 +274,8 @@ class OperationGuard:
 
     def ask_again(self):
         """Check again within a long :meth:`change_machine`; same errors."""
-        if self._changing is not None:
-            self._require(*self._changing)
+        if self._thread.changing is not None:
+            self._require(*self._thread.changing)
 
     def present(self, name, instances):
         """Return the uuids of those of the instances that are here."""
@@ -270,34 +288,38 @@ class OperationGuard:
             if not builds.elsewhere(
                 instance_states.get(instance), self._host))
 
-    def _patiently(self, name, instance, ask):
-        """Call ``ask``, and retry while the service does not answer.
+    def _patiently(self, name, instance, act, writes=False):
+        """Call ``act``, and retry while the service does not answer.
 
+        :param writes: ``act`` writes something, and is not retried after
+            another error, or when the service stops.
         :raises TakeoverInProgress: the takeover lasts too long.
         """
         warned = False
         while True:
             before = self._clock()
             try:
-                return ask()
+                return act()
             except Exception as exc:
-                if self._patience_left is None or (
-                        self._tireless and not isinstance(exc, NoAnswer)
-                        and not self._passing(exc, False)):
+                passing = self._passing(exc, False)
+                if writes and not passing:
+                    raise
+                if self._thread.patience_left is None or self._tireless and not (
+                        passing or isinstance(exc, NoAnswer)):
                     self._thread.patience_left = self._patience()
                 self._thread.patience_left -= self._clock() - before
-                if self._patience_left <= 0 or (
-                        self._tireless and self._ending.is_set()):
+                if self._thread.patience_left <= 0 or self._ending.is_set() and (
+                        writes or self._tireless):
                     raise
                 if not warned:
                     warned = True
                     LOG.warning(
-                        '%(name)s waits, for up to %(seconds)s s: it is not '
-                        'known whether %(instance)s belongs here: '
-                        '%(exc)s. If that lasts: is nova-conductor up?',
+                        '%(name)s waits, for up to %(seconds)s s: nova does '
+                        'not answer about %(instance)s: %(exc)s. If that '
+                        'lasts: are nova-conductor and its database up?',
                         {'name': name, 'instance': instance, 'exc': exc,
                          'seconds': 'any number of' if self._tireless
-                         else round(self._patience_left)})
+                         else round(self._thread.patience_left)})
                 self._sleep(PAUSE)
                 self._thread.patience_left -= PAUSE
 
@@ -308,12 +330,12 @@ class OperationGuard:
         # A takeover in progress: leave the machine alone.
         with contextlib.suppress(TakeoverInProgress):
             if (self._patiently(name, f'instance {instance.uuid}', ask)
-                    if self._inside else ask()):
+                    if self._thread.inside else ask()):
                 if (self.building and self._thread.gone
                         and name in builds.DEPLOY_METHODS):
                     raise exception.InstanceGone(instance_id=instance.uuid)
                 return
-        if self._inside:
+        if self._thread.inside:
             raise self._cancelled(_left_to_owner(name))
         raise exception.InstanceElsewhere(name=name, instance=instance.uuid)
 
@@ -327,35 +349,17 @@ class OperationGuard:
             state, owner, self._host, self._claim)
 
     @property
-    def _patience_left(self):
-        """Seconds that this operation may still wait; None before a wait."""
-        return getattr(self._thread, 'patience_left', None)
-
-    @property
     def _tireless(self):
-        return self._patience_left == math.inf
-
-    @property
-    def _again(self):
-        return getattr(self._thread, 'again', False)
-
-    @property
-    def _inside(self):
-        return getattr(self._thread, 'inside', False)
+        return self._thread.patience_left == math.inf
 
     @property
     def building(self):
         """Whether this thread carries out a build."""
-        return getattr(self._thread, 'building', False)
+        return self._thread.building
 
     @property
     def _claim(self):
         return self._thread.claim if self.building else BuildStage.NONE
-
-    @property
-    def _changing(self):
-        """The (name, instance) of :meth:`change_machine`, or None."""
-        return getattr(self._thread, 'changing', None)
 
     @contextlib.contextmanager
     def _noted(self, uuid):
@@ -389,7 +393,7 @@ class OperationGuard:
             self._thread.inside = False
 
     def _instance_state(self, instance):
-        state = self._cloud.instance_states(
+        state = self._thread.state = self._cloud.instance_states(
             [instance.uuid]).get(instance.uuid)
         if builds.contested(state, self._host):
             raise TakeoverInProgress(
@@ -397,8 +401,7 @@ class OperationGuard:
         return state
 
     def _is_elsewhere(self, instance):
-        state = self._thread.state = self._instance_state(instance)
-        return builds.elsewhere(state, self._host)
+        return builds.elsewhere(self._instance_state(instance), self._host)
 
     def _may_be_elsewhere(self, name, instance, patient=True):
         def ask():
@@ -414,7 +417,7 @@ class OperationGuard:
 
         try:
             return (self._patiently(name, f'instance {instance.uuid}', ask)
-                    if patient and self._inside else ask())
+                    if patient and self._thread.inside else ask())
         except Exception as exc:  # noqa: BLE001
             # Ports and allocations can be changed without the conductor.
             LOG.warning('It cannot be known where instance %(instance)s is, '

@@ -10,7 +10,7 @@ have come.
 """
 
 from collections.abc import Callable
-from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import contextlib
@@ -160,9 +160,8 @@ class BuildRetry:
             return Step.FAIL
         return step
 
-    def wait_anew(self, instances: Collection[str]) -> None:
+    def wait_anew(self, instances: Iterable[str]) -> None:
         """Let the builds of instances wait anew: other hosts had them."""
-        self._backups.forget(instances)
         for uuid in instances:
             self._looks.pop(uuid, None)
 
@@ -172,8 +171,8 @@ class BuildRetry:
         copy = self._backups.copy(build)
         if copy is None:
             raise LookupError('its copy has just gone back to RabbitMQ')
-        with self._backups.repeating(build):
-            self._attempts.undo(instance, copy)
+        self._backups.repeat(build)
+        self._attempts.undo(instance, copy)
         self._looks.pop(instance.uuid, None)
         LOG.info('The build of instance %(uuid)s was interrupted before '
                  'Ironic knew of it; it begins again.',

@@ -21,6 +21,7 @@ import greenlet
 from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import build_guard
+from nova_ironic_multihost.engine.builds import guard
 from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.builds import queue_forwarder
 from nova_ironic_multihost.engine.servers import recovery
@@ -351,7 +352,7 @@ class Process:
         self.guard = build_guard.BuildGuard(
             host, self, lambda: PATIENCE, clock, lambda seconds: pause(),
             lambda exc, again: isinstance(exc, OSError))
-        self.guard._thread = hosts.Local()
+        self.guard._thread = hosts.Local(guard.ThreadState)
         instances = Instances(self)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.guard,
@@ -416,10 +417,6 @@ class Process:
     def open_copies(self, host):
         self.boxes.append(self.world.open_copies(host))
         return self.boxes[-1]
-
-    @staticmethod
-    def seal(arguments):
-        return arguments
 
     def copy(self, arguments):
         self.world.queues[f'{self.host} copies'].append(arguments['letter'])
@@ -523,7 +520,7 @@ class Process:
         if result is FAILED:
             world.node_of[instance.uuid] = None
         if None not in outcomes and not (outcomes and self.ending):
-            self.backups.end(instance.uuid, instance.node, bool(outcomes))
+            self.backups.end(instance.uuid, instance.node)
 
     def attempt(self, instance):
         """ComputeManager._do_build_and_run_instance."""

@@ -100,16 +100,17 @@ class Lock:
 
 
 class Local:
-    """As threading.local, for each greenlet."""
+    """As threading.local, for each greenlet, with the defaults of a class."""
 
-    def __init__(self):
+    def __init__(self, defaults=None):
         object.__setattr__(self, '_each', weakref.WeakKeyDictionary())
+        object.__setattr__(self, '_defaults', defaults)
 
     def __getattr__(self, name):
         try:
             return self._each[greenlet.getcurrent()][name]
         except KeyError:
-            raise AttributeError(name) from None
+            return getattr(self._defaults, name)
 
     def __setattr__(self, name, value):
         self._each.setdefault(greenlet.getcurrent(), {})[name] = value

@@ -49,15 +49,10 @@ class CopierTestCase(test_rpc_queue.BrokerTestCase):
             objects=[objects.NetworkRequest(port_id=base.NODE)]))
         serializer = objects_base.NovaObjectSerializer()
         sent = self.content('compute.dead')
-        copier = rpc_queue.BuildCopier('dead')
-        arguments = {
+        rpc_queue.BuildCopier('dead').copy({
             'context': self.context,
             **{name: serializer.deserialize_entity(self.context, value)
-               for name, value in sent['args'].items()}}
-        sealed = copier.seal(arguments)
-        # As nova does when it goes on.
-        arguments['instance'].host = 'dead'
-        copier.copy(sealed)
+               for name, value in sent['args'].items()}})
         self.assertEqual(sent, self.content('compute-builds.dead'))
         copy = self.rpc_queues.open_copies('dead').take()
         self.assertEqual(

@@ -4,7 +4,6 @@
 
 import collections
 import contextlib
-from unittest import mock
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.builds import build_backups

@@ -217,25 +217,14 @@ class JudgeTestCase(base.BaseTestCase):
         self.assertEqual(Disposition(Action.HAND_ON, 'other'),
                          self.judge(WAITING, owner='other'))
 
-    def test_what_was_refused_is_not_asked_for_there_again(self):
+    def test_what_is_over_is_not_asked_for_there_again(self):
         def judge(owner, state=WAITING):
             return forwarding.judge_backup(COPY, 'home', RequestFacts(
-                state, owner, live=True), refused=True)
+                state, owner, live=True), over=True)
 
         self.assertEqual(Disposition(Action.DROP), judge('home'))
         self.assertEqual(Disposition(Action.HAND_ON, 'other'), judge('other'))
         self.assertEqual(Disposition(Action.KEEP), judge('home', on('home')))
-
-    def test_what_has_ended_here_is_dropped_unless_it_came_back(self):
-        def judge(state):
-            return forwarding.judge_backup(
-                COPY, 'home', RequestFacts(state, 'home', live=True),
-                ended=True)
-
-        self.assertEqual(Disposition(Action.KEEP), judge(on('Home')))
-        for state in (WAITING, on('other'), on('home', vm_state='active'),
-                      None):
-            self.assertEqual(Disposition(Action.DROP), judge(state))
 
     def test_what_ends_each_process_is_not_asked_for_for_ever(self):
         self.assertEqual(Disposition(Action.DROP), forwarding.judge_backup(

@@ -45,10 +45,6 @@ class KeeperTestCase(post.PostTestCase):
             self.clock,
         )
 
-    @staticmethod
-    def seal(arguments):
-        return dict(arguments)
-
     def copy(self, arguments):
         if self.refused:
             raise self.refused
@@ -117,7 +113,6 @@ class KeeperTestCase(post.PostTestCase):
     def test_copy_of_a_build_that_came_back_and_went_again(self):
         self.arrive()
         self.finish()
-        self.backups.forget({'i1'})
         self.cloud.placed['i1'] = InstanceState(
             'c', vm_state='building', node=NODE)
         self.backups.once()
@@ -201,8 +196,7 @@ class KeeperTestCase(post.PostTestCase):
         self.backups.once()
         self.assertEqual(([BUILD], []), (
             self.bus.queues['c copies'], self.bus.queues['c']))
-        self.assertIn('1 builds that Ironic does not know go to',
-                      self.log.output)
+        self.assertIn('1 interrupted builds', self.log.output)
 
     def test_while_nova_does_not_answer_it_is_held(self):
         self.arrive()
@@ -284,78 +278,23 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual(1, self.bus.held)
         self.assertEqual(BUILD, self.backups.copy(FIRST))
 
-    def test_what_the_gate_refuses_may_need_its_copy(self):
-        """It came twice, when what was begun before is finished."""
-        self.arrive()
-        self.die()
-        self.cloud.placed['i1'] = InstanceState(
-            'b', vm_state='building', node=NODE)
-        self.backups.once()
-        self.arrive()
-        self.refuse()
-        for _ in range(2):
-            self.backups.once()
-        self.assertEqual(BUILD, self.backups.copy(FIRST))
-        # What was begun is undone.
-        self.backups.repeat(FIRST)
-        self.cloud.placed['i1'] = post.WAITING
-        self.backups.once()
-        # Of each time that it came there is one.
-        self.assertEqual(([BUILD] * 2, 0), (
-            self.bus.queues['b'], self.bus.held))
-
     def test_what_was_taken_over_in_the_middle_goes_there(self):
         """The guard ends what goes on here then."""
         self.arrive()
         self.backups.once()
         self.cloud.placed['i1'] = InstanceState(
             'c', vm_state='building', node=NODE)
-        self.refuse()
+        self.finish()
         self.backups.once()
         self.assertEqual([BUILD], self.bus.queues['c copies'])
 
     def test_what_the_gate_refuses_is_not_asked_for_again(self):
         self.arrive()
-        self.refuse()
+        self.finish()
         for _ in range(3):
             self.backups.once()
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
-
-    def test_what_is_refused_while_it_is_undone_is_asked_for_again(self):
-        """A delivery has its turn just then, and finds it still here."""
-        self.arrive_and_begin()
-        with self.backups.repeating(FIRST):
-            self.refuse()
-            self.cloud.placed['i1'] = post.WAITING
-        self.backups.once()
-        self.assertEqual([BUILD], self.bus.queues['b'])
-        # What is refused at another time is not.
-        self.arrive()
-        self.refuse()
-        self.backups.once()
-        self.assertEqual([BUILD], self.bus.queues['b'])
-
-    def test_what_was_undone_and_is_refused_a_moment_later(self):
-        """Who has had its turn meanwhile says so when the undoing is over."""
-        self.arrive_and_begin()
-        with self.backups.repeating(FIRST):
-            self.cloud.placed['i1'] = post.WAITING
-        self.backups.once()
-        self.refuse()
-        self.backups.once()
-        self.assertEqual([BUILD], self.bus.queues['b'])
-
-    def arrive_and_begin(self):
-        """One comes, and has its node; its copy is held."""
-        self.arrive()
-        self.backups.once()
-        self.cloud.placed['i1'] = InstanceState(
-            'b', vm_state='building', node=NODE)
-
-    def refuse(self):
-        self.backups.end('i1', NODE, True)
-        self.here.discard('i1')
 
     def test_what_may_be_what_ends_each_process_is_not_asked_for_again(self):
         self.arrive()
@@ -382,49 +321,6 @@ class KeeperTestCase(post.PostTestCase):
         self.assertIn('OSError', self.log.output)
         # The text may quote what was to be sent.
         self.assertNotIn('xyzzy', self.log.output)
-
-    def test_copy_that_is_not_there_is_sent_once_more(self):
-        """RabbitMQ was started anew, and did not know where it belongs."""
-        self.bus.missing.add(COPIES)
-        self.arrive()
-        self.bus.missing.clear()
-        self.backups.once()
-        self.assertEqual(0, self.bus.held)
-        self.clock.now += build_backups.FOUND
-        for _ in range(2):
-            self.backups.once()
-        self.assertEqual(1, self.bus.held)
-        self.clock.now += build_backups.FOUND
-        self.backups.once()
-        self.assertEqual(([], 1), (self.copies, self.bus.held))
-
-    def test_copies_are_not_sent_once_more_while_none_is_confirmed(self):
-        """Each waits 20 s, and nothing else comes over the connection."""
-        self.bus.missing.add(COPIES)
-        requests = [QueuedRequest(RequestKind.BUILD, f'i{number}', NODE)
-                    for number in range(3)]
-        for request in requests:
-            self.arrive(request)
-        self.bus.missing.clear()
-        self.clock.now += build_backups.FOUND
-        self.refused = TimeoutError()
-        self.backups.once()
-        self.assertEqual(1, self.log.output.count('There is no copy'))
-        self.refused = None
-        self.backups.once()
-        self.assertEqual(requests[1:], self.copies)
-        self.clock.now += build_backups.FOUND
-        self.backups.once()
-        self.assertEqual((requests[:1], 2), (self.copies, self.bus.held))
-
-    def test_copy_of_what_is_over_is_not_sent_once_more(self):
-        self.bus.missing.add(COPIES)
-        self.arrive()
-        self.here.clear()
-        self.bus.missing.clear()
-        self.clock.now += build_backups.FOUND
-        self.backups.once()
-        self.assertEqual([], self.copies)
 
     def test_connection_that_broke_is_made_anew_at_once(self):
         self.arrive()

@@ -295,6 +295,15 @@ class GateTestCase(base.BaseTestCase):
             ValueError()), later=self.fail)
         self.assertIn('read only', log.output)
 
+    def test_build_that_goes_on_here_needs_its_copy(self):
+        for host, vm_state, answer in (('me', 'building', 'later'),
+                                       ('me', 'active', 'left'),
+                                       ('other', 'building', 'left')):
+            self.sources.hosts['i1'] = InstanceState(
+                host, node='n1', vm_state=vm_state)
+            self.assertEqual(
+                answer, self.build(self.fail, later=lambda: 'later'))
+
     def test_build_that_has_failed_for_good_is_not_carried_out_later(self):
         """What could not be written is that it is over."""
         self.wait_for_conductor(0)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import logging
 import types
 
@@ -240,7 +239,7 @@ class RepetitionTestCase(base.BaseTestCase):
         self.readable = self.can_be_undone = True
         self.found = COPY
         self.begun = 1
-        self.undone, self.forgotten = [], []
+        self.undone = []
         self.here = set()
         self.retry = lost_builds.BuildRetry(
             self, self, self.here.__contains__)
@@ -249,20 +248,14 @@ class RepetitionTestCase(base.BaseTestCase):
     def copy(self, build):
         return self.found if build == SentBuild('i1', 'n1') else None
 
-    @contextlib.contextmanager
-    def repeating(self, build):
+    def repeat(self, build):
         self.undone.append(('repeat', build))
-        yield
-        self.undone.append('done')
 
     def undo(self, instance, copy):
         self.undone.append(copy)
 
     def count(self, instance):
         return self.begun if instance == 'i1' else 0
-
-    def forget(self, instances):
-        self.forgotten.append(instances)
 
     def repeatable(self, instance):
         return self.can_be_undone
@@ -274,8 +267,8 @@ class RepetitionTestCase(base.BaseTestCase):
         self.assertIs(Step.AWAIT, self.step())
         self.assertIs(Step.REPEAT, self.step())
         self.retry.undo(self.instance)
-        self.assertEqual([('repeat', SentBuild('i1', 'n1')), COPY, 'done'],
-                         self.undone)
+        self.assertEqual(
+            [('repeat', SentBuild('i1', 'n1')), COPY], self.undone)
         # And the next time once more.
         self.assertIs(Step.AWAIT, self.step())
 
@@ -305,7 +298,6 @@ class RepetitionTestCase(base.BaseTestCase):
         self.assertIs(Step.REPEAT, self.step())
         self.retry.wait_anew({'i1'})
         self.assertIs(Step.AWAIT, self.step())
-        self.assertEqual([{'i2'}, {'i1'}], self.forgotten)
 
     def test_copy_of_another_attempt_is_none(self):
         self.instance.node = 'n2'

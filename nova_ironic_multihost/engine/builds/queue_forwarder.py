@@ -63,7 +63,6 @@ class QueueReading:
     :ivar held: requests that were neither handed on nor dropped.
     :ivar at_end: whether the last turn has read it to the end, or this one.
     :ivar counts: the number of requests by action in this turn.
-    :ivar copies: whether other hosts have a queue for copies, for this turn.
     """
 
     queue: Queue
@@ -73,7 +72,6 @@ class QueueReading:
     at_end: bool = False
     counts: collections.Counter[Action] = dataclasses.field(
         default_factory=collections.Counter)
-    copies: dict[HostKey, bool] = dataclasses.field(default_factory=dict)
 
 
 class QueueNoAnswer(Exception):
@@ -207,7 +205,6 @@ class QueueForwarder:
             self._close(key)
             return
         reading.counts.clear()
-        reading.copies.clear()
         try:
             if not self._read_on(key, reading):
                 self._close(key)
@@ -268,42 +265,12 @@ class QueueForwarder:
                                 f'request: {exc}') from exc
         if disposition.action is Action.KEEP:
             return False
-        action = disposition.action
-        if action is Action.HAND_ON and not self._hand_on(
-                reading.queue, request, disposition):
-            if key.copies or not disposition.copy or self._has_copies(
-                    reading, disposition.host):
-                return False
-            # The new host of the build has no queue for copies.
-            action = Action.DROP
-        if action is Action.DROP:
+        if disposition.action is Action.DROP:
             reading.queue.drop(request)
-        reading.counts[action] += 1
-        return True
-
-    def _has_copies(self, reading: QueueReading, host: HostKey | None) -> bool:
-        """Return whether a host has a queue for copies, or is unknown.
-
-        If it has one, it only did not take this copy now.
-        """
-        name = self._requests.name(host)
-        if host is None or name is None:
-            return True
-        if host not in reading.copies:
-            # It needs another connection, which may take long.
-            with reading.queue.attended():
-                reading.copies[host] = self._has_queue_for_copies(name)
-        return reading.copies[host]
-
-    def _has_queue_for_copies(self, name: str) -> bool:
-        queue = self._queues.open_copies(name)
-        try:
-            return queue.consumers() is not None
-        except PermissionError:
-            # Then that host may not use it either.
+        elif not self._hand_on(reading.queue, request, disposition):
             return False
-        finally:
-            queue.close()
+        reading.counts[disposition.action] += 1
+        return True
 
     def _hand_on(self, queue: Queue, request: QueuedRequest,
                  disposition: Disposition) -> bool:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from hypothesis import given
 from oslotest import base
 
 from nova_ironic_multihost.rules import builds

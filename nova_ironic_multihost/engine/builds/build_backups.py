@@ -153,10 +153,7 @@ class BackupStore:
                         {'uuid': instance, 'error': type(exc).__name__})
 
     def end(self, instance: str, node: str | None) -> None:
-        """Note that a build has ended or was refused, and does not go on here.
-
-        It is not requested again here. Another host may need the copy.
-        """
+        """Note that a build has ended or was refused, and is over here."""
         if node is not None:
             with self._lock:
                 self._over[SentBuild(instance, node)] = self._clock()

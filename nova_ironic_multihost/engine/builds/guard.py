@@ -55,18 +55,14 @@ class TakeoverInProgress(Exception):
 class ThreadState(threading.local):
     """What the guard knows of the operation of a thread."""
 
-    #: Whether the guard has let it in.
-    inside = False
+    inside = cancelled = building = gone = False
     #: Seconds that it may still wait; None before the first wait.
     patience_left: float | None = None
     #: Whether it may be repeated, and whether this is a repetition.
     repeatable = again = False
-    #: Why it has to be repeated.
     no_answer: str | None = None
-    cancelled = building = gone = False
     #: The (name, instance) of :meth:`OperationGuard.change_machine`.
     changing: tuple | None = None
-    #: The instance as it was read last.
     state = None
 
 
@@ -291,11 +287,10 @@ class OperationGuard:
     def _patiently(self, name, instance, act, writes=False):
         """Call ``act``, and retry while the service does not answer.
 
-        :param writes: ``act`` writes something, and is not retried after
-            another error, or when the service stops.
+        :param writes: no retry after another error, or when the service stops.
         :raises TakeoverInProgress: the takeover lasts too long.
         """
-        warned = False
+        thread, warned = self._thread, False
         while True:
             before = self._clock()
             try:
@@ -304,11 +299,11 @@ class OperationGuard:
                 passing = self._passing(exc, False)
                 if writes and not passing:
                     raise
-                if self._thread.patience_left is None or self._tireless and not (
+                if thread.patience_left is None or self._tireless and not (
                         passing or isinstance(exc, NoAnswer)):
-                    self._thread.patience_left = self._patience()
-                self._thread.patience_left -= self._clock() - before
-                if self._thread.patience_left <= 0 or self._ending.is_set() and (
+                    thread.patience_left = self._patience()
+                thread.patience_left -= self._clock() - before
+                if thread.patience_left <= 0 or self._ending.is_set() and (
                         writes or self._tireless):
                     raise
                 if not warned:
@@ -319,9 +314,9 @@ class OperationGuard:
                         'lasts: are nova-conductor and its database up?',
                         {'name': name, 'instance': instance, 'exc': exc,
                          'seconds': 'any number of' if self._tireless
-                         else round(self._thread.patience_left)})
+                         else round(thread.patience_left)})
                 self._sleep(PAUSE)
-                self._thread.patience_left -= PAUSE
+                thread.patience_left -= PAUSE
 
     def _require(self, name, instance):
         def ask():

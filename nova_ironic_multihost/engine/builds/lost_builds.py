@@ -2,11 +2,9 @@
 
 """Begin interrupted builds again, and end those that were lost on the way.
 
-nova ends lost builds once, before the service listens, and so cannot tell a
-lost build from one in the queue
-(ComputeManager._error_out_instances_whose_build_was_interrupted). Here the
-service calls itself through its own queue: with the answer, all older requests
-have come.
+nova ends lost builds before the service listens, and takes those in the queue
+for lost (ComputeManager._error_out_instances_whose_build_was_interrupted).
+Here the service calls itself through its queue, after all older requests.
 """
 
 from collections.abc import Callable
@@ -35,17 +33,15 @@ LOG = logging.getLogger(__name__)
 class InFlightBuilds:
     """Knows which builds are here, and ends those that are found nowhere.
 
-    A build is lost when RabbitMQ loses its request, or its host dies between
-    reading the request and claiming the node. It ends in ERROR, or its node
-    would wait for ever. Threads of nova and a timer use this.
+    A lost build ends in ERROR, or its node would wait for ever. Threads of
+    nova and a timer use this.
 
     :param copied: whether this host holds a copy of a build.
     :param forwarder: reads the queues of dead hosts.
     """
 
-    #: Turns that look for a build and do not find it; half an hour. Conductors
-    #: allocate all servers of a call, then send. The request may be with the
-    #: old owner of the node, and RabbitMQ requeues what a process had taken.
+    #: Turns, half an hour: the request may be with the old owner of the node,
+    #: and RabbitMQ requeues what a process had taken.
     TURNS = 60
 
     def __init__(self, builds: Builds, auditor: auditors.Auditor,

@@ -61,7 +61,7 @@ class QueueReading:
     :ivar opened: when the queue was opened, by the monotonic clock.
     :ivar absent: when the queue was last found missing, None if never.
     :ivar held: requests that were neither handed on nor dropped.
-    :ivar at_end: whether the last turn has read it to the end, or this one.
+    :ivar at_end: whether it was read to the end, or may not be read.
     :ivar counts: the number of requests by action in this turn.
     """
 
@@ -131,10 +131,9 @@ class QueueForwarder:
 
     @property
     def searched(self) -> Set[HostKey]:
-        """The dead hosts with queues that the last turn has read to the end.
+        """The dead hosts with queues that were read to the end.
 
-        A host that may not read them has done so. Any thread may ask; during
-        a turn queues that it has not read yet do not count.
+        Queues that this turn has not read yet do not count.
         """
         at_end = collections.Counter(
             key.host for key, reading in [*self._readings.items()]

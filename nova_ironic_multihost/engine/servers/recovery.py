@@ -45,9 +45,8 @@ WORKERS = 8
 #: Sweeps between two full checks of the instances of this host.
 FULL_SWEEP = 6
 
-#: Sweeps that must find a mark of this host on another host's instance before
-#: this host removes it: the other host is down, or up and removes it itself.
-ASTRAY, LEFT_TO_OWNER = 2, 3 * FULL_SWEEP
+#: Sweeps that must find a mark of this host on another host's instance.
+ASTRAY = 3 * FULL_SWEEP
 
 
 class StillBusy(Exception):
@@ -207,14 +206,13 @@ class Recovery:
             self._unanswered, self._may_have_marks = False, True
             self._stuck_instances.interrupt()
         with self._lock:
-            unmarked = list(self._unmarked)
-            paused = dict(self._backoffs)
+            unmarked, unfinished = list(self._unmarked), bool(self._backoffs)
         for uuid in unmarked:
             stuck_instances.attempt(self._mark_again, uuid)
-        found = self._marked(bool(unmarked or paused))
+        found = self._marked(bool(unmarked) or unfinished)
         marked = takeover.sort_marked(self._host, found)
-        self.add(sorted(self._due(marked.to_finish, paused)))
-        self._undo(marked.astray, found, view)
+        self.add(sorted(self._due(marked.to_finish)))
+        self._undo(marked.astray)
         self._recorder.note_pending(Pending.REST, {
             *marked.to_finish, *(uuid for uuid, _ in marked.astray),
             *self._in_progress()})
@@ -244,40 +242,34 @@ class Recovery:
             return frozenset(
                 {*self._at_work, *self._unmarked, *self._awaited})
 
-    def _due(self, marked: frozenset[str],
-             paused: Mapping[str, backoff.Backoff]) -> set[str]:
-        """Return the instances that are due for a worker now.
-
-        :param paused: the backoffs from before the marks were read.
-        """
+    def _due(self, marked: frozenset[str]) -> set[str]:
+        """Return the instances that are due for a worker now."""
         now = self._clock()
         busy = self._operations.at_work
         with self._lock:
             due = {*marked, *self._awaited} - self._at_work - busy
-            self._backoffs = backoff.kept(
-                self._backoffs, paused,
-                due | self._at_work | self._unmarked.keys())
+            known = due | self._at_work | self._unmarked.keys()
+            self._backoffs = {
+                uuid: pause for uuid, pause in self._backoffs.items()
+                if uuid in known}
             new = due - self._backoffs.keys()
-            due = backoff.due(self._backoffs, due, now, WORKERS)
+            due = new.union(uuid for uuid in due - new
+                            if now >= self._backoffs[uuid].until)
         if new:
             LOG.info('Found %d instances that were taken over and that no '
                      'thread works on.', len(new))
         return due
 
-    def _undo(self, astray: frozenset[tuple[str, str]],
-              found: Mapping[str, InstanceState],
-              view: peers.View | None) -> None:
+    def _undo(self, astray: frozenset[tuple[str, str]]) -> None:
         """Take marks of this host off instances of other hosts.
 
-        Then instances of a dead host are taken over anew. A live host removes
-        marks itself (:mod:`.stuck_instances`), unless its version knows none.
+        Most are gone by then (:mod:`.takeover`, :mod:`.stuck_instances`).
         """
         under_way = self._under_way()
         self._astray = {key: self._astray.get(key, 0) + 1 for key in astray
                         if key[0] not in under_way}
         for (uuid, mark), sweeps in sorted(self._astray.items()):
-            up = view is not None and view.live(found[uuid].host_key)
-            if sweeps >= (LEFT_TO_OWNER if up else ASTRAY):
+            if sweeps >= ASTRAY:
                 stuck_instances.attempt(self._release, uuid, mark)
 
     def _release(self, uuid: str, mark: str) -> None:
@@ -468,9 +460,6 @@ class Recovery:
                silent: bool) -> None:
         with self._lock:
             self._at_work.discard(uuid)
-            if not silent:
-                self._backoffs = backoff.answered(
-                    self._backoffs, self._clock())
             if done:
                 self._backoffs.pop(uuid, None)
                 self._unmarked.pop(uuid, None)

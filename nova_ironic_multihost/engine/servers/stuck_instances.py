@@ -181,19 +181,11 @@ class StuckInstances:
                     and takeover.may_wait(vm_state, task_state)
                     else UNATTENDED)]
         marked_now: list[str] = []
-        if due and self._have_all_come():
-            for key in due:
-                attempt(self._mark, *key, marked_now)
-        return marked_now
-
-    def _have_all_come(self) -> bool:
-        try:
+        if due:
             self._receive()
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('Messages may still wait for this compute service: %s',
-                      exc)
-            return False
-        return True
+        for key in due:
+            attempt(self._mark, *key, marked_now)
+        return marked_now
 
     def _mark(self, uuid: str, vm_state: str | None,
               task_state: str | None, marked_now: list[str]) -> None:

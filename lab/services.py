@@ -197,7 +197,7 @@ def watchers(settings):
         settings.port(name) for name in ('exporter', 'prometheus'))
     return [
         Service('exporter', (
-            settings.program('nova-ironic-multihost-exporter'),
+            settings.program('nova-ironic-multihost'), 'exporter',
             '--port', str(exporter), '--interval', '5',
             '--os-cloud', 'lab-admin',
             '--os-baremetal-cloud', 'lab-system-admin'),

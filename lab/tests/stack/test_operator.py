@@ -64,7 +64,7 @@ class OperatorTestCase(operating.OperatingTestCase):
 
     def program(self, name):
         """Return the path of a program; the upgrade check needs nova."""
-        if name in ('nova-ironic-multihost', 'nova-ironic-multihost-exporter'):
+        if name == 'nova-ironic-multihost':
             return self.workstation / name
         return super().program(name)
 
@@ -225,8 +225,8 @@ class OperatorTestCase(operating.OperatingTestCase):
     def export(self):
         """See that an exporter answers with what it hears of the cloud."""
         with subprocess.Popen(
-                [self.program('nova-ironic-multihost-exporter'), '--port', '0',
-                 *operating.CLOUDS], env=self.environment(),
+                [self.program('nova-ironic-multihost'), 'exporter', '--port',
+                 '0', *operating.CLOUDS], env=self.environment(),
                 stderr=subprocess.PIPE, text=True) as exporter:
             try:
                 port = re.search(

@@ -101,7 +101,7 @@ class WorkstationTestCase(unittest.TestCase):
 
     def test_exporter(self):
         done = self.workstation.run(
-            'nova-ironic-multihost-exporter', '--port', '65536',
+            'nova-ironic-multihost', 'exporter', '--port', '65536',
             **CREDENTIALS)
         self.assert_one_sentence(2, '127.0.0.1', done)
 

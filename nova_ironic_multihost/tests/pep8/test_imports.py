@@ -95,7 +95,8 @@ BREACHES = (
     ),
     ('loader', 'loader.py', 'from oslo_log import log', 'oslo_log'),
     ('vif', 'vif.py', 'import nova', 'nova'),
-    ('checkout', 'client/exporter.py', 'from lab import settings', 'lab'),
+    ('checkout', 'client/commands/exporter.py', 'from lab import settings',
+     'lab'),
 )
 
 

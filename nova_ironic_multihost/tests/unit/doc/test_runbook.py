@@ -2,8 +2,6 @@
 
 """Each alert has its section of the runbook, with what commands print."""
 
-import contextlib
-import io
 import os
 import pathlib
 import re
@@ -15,7 +13,6 @@ from unittest import mock
 import prometheus_client
 import yaml
 
-from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.tests.unit.client.commands import waiting
 from nova_ironic_multihost.tests.unit.doc import incidents
@@ -164,15 +161,14 @@ class RunbookTestCase(waiting.WaitingTestCase):
 
     def exporter(self):
         """Return the exporter's log and metrics after one survey."""
-        with (contextlib.redirect_stderr(io.StringIO()) as err,
-              mock.patch.object(signal, 'signal'),
+        with (mock.patch.object(signal, 'signal'),
               mock.patch.object(time, 'sleep', side_effect=KeyboardInterrupt),
               mock.patch.object(
                   prometheus_client, 'start_wsgi_server',
                   return_value=(mock.Mock(server_port=9798), None)) as start):
-            exporter.main(['--port', '9798'])
+            _, _, err = self.shell('exporter', '--port', '9798')
         metrics = prometheus_client.generate_latest(start.call_args.args[2])
-        return err.getvalue().splitlines(), metrics.decode().splitlines()
+        return err.splitlines(), metrics.decode().splitlines()
 
     def curl(self, silent, url, *pipe):
         self.assertEqual('-s', silent)
@@ -187,7 +183,7 @@ class RunbookTestCase(waiting.WaitingTestCase):
 
     def journal(self, _, unit, *argv):
         """Return the exporter's last line, or entries of the log lines."""
-        if unit == exporter.PROGRAM:
+        if unit == 'nova-ironic-multihost-exporter':
             self.assertEqual(('-n', '1', '-o', 'cat'), argv)
             return self.exporter()[0][-1:]
         self.assertEqual(('nova-compute', '-g'), (unit, *argv[:-1]))

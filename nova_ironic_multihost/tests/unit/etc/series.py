@@ -4,7 +4,7 @@
 
 import re
 
-from nova_ironic_multihost.client import exporter
+from nova_ironic_multihost.client.commands import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import RunStats

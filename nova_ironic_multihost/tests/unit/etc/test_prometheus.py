@@ -9,7 +9,7 @@ import fixtures
 from oslotest import base
 import yaml
 
-from nova_ironic_multihost.client import exporter
+from nova_ironic_multihost.client.commands import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.tests.unit.etc import promtool

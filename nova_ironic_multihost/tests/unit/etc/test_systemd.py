@@ -11,7 +11,8 @@ import unittest
 import fixtures
 from oslotest import base
 
-from nova_ironic_multihost.client import exporter
+from nova_ironic_multihost.client.commands import app
+from nova_ironic_multihost.client.commands import exporter
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.rules import health
 
@@ -96,5 +97,9 @@ class ExporterTestCase(base.BaseTestCase):
         parser.read(EXPORTER)
         program, *argv = parser['Service']['ExecStart'].replace(
             '\\\n', ' ').split()
-        self.assertEqual(exporter.PROGRAM, pathlib.Path(program).name)
-        self.assertEqual(9798, exporter.parser().parse_args(argv).port)
+        self.assertEqual(app.Shell.NAME, pathlib.Path(program).name)
+        shell = app.Shell()
+        options, (name, *argv) = shell.parser.parse_known_args(argv)
+        self.assertEqual(('admin', 'exporter'), (options.os_cloud, name))
+        parser = exporter.Exporter(shell, None).get_parser('')
+        self.assertEqual(9798, parser.parse_args(argv).port)

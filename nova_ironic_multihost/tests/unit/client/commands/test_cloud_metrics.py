@@ -6,7 +6,7 @@ import datetime
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import exporter
+from nova_ironic_multihost.client.commands import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model

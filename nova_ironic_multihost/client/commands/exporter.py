@@ -1,33 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova-ironic-multihost-exporter: results of the check for Prometheus.
+"""exporter: results of the check for Prometheus.
 
 The number of samples grows with compute services and kinds of findings, not
-with nodes or servers.
+with nodes or servers. prometheus_client is imported when it is used: the
+overview of all commands needs none of it.
 """
 
-import argparse
+from __future__ import annotations
+
 import collections
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import logging
 import signal
-import sys
 import time
+import typing
 
-import prometheus_client
-from prometheus_client import core
+if typing.TYPE_CHECKING:
+    from prometheus_client import core
+
+from cliff import command
 
 from nova_ironic_multihost.client import arguments
-from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules import takeover
-
-PROGRAM = 'nova-ironic-multihost-exporter'
 
 #: Prefix of the names of metrics.
 PREFIX = 'nova_ironic_multihost_cloud_'
@@ -41,24 +42,37 @@ STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
 #: States of an operation: whether a compute service that is up has it.
 PROGRESS = WAITING, RUNNING = 'waiting', 'running'
 
-_DESCRIPTION = """\
-Ask nova, placement and Ironic, through their APIs, what
-"nova-ironic-multihost check" asks them, and tell Prometheus: which compute
-services are up, fenced and enabled, how many nodes each of them has, and how
-many things of each kind are not in their place. One of these for a cloud is
-enough. Nothing is changed.
 
-When the cloud cannot be asked the figures stay as they were, and
-nova_ironic_multihost_cloud_survey_success is 0.
-"""
+class Collector:
+    """Collector of prometheus_client: has the metrics of the last survey."""
 
-_EPILOG = """\
+    def __init__(self):
+        # Replaced in one step, as other threads read it.
+        self.metrics = survey_metrics(False, 0)
+
+    def collect(self):
+        """Return all metrics."""
+        return self.metrics
+
+
+class Exporter(base.CloudCommand, command.Command):
+    """Answer Prometheus with what the check finds, and with its figures.
+
+    It asks what "check" asks, again and again. Prometheus gets the result:
+    which compute services are up, fenced and enabled, the number of nodes of
+    each, and the number of findings of each kind. One exporter for a cloud is
+    enough. Nothing is changed.
+
+    When the cloud cannot be asked the figures stay as they were, and
+    nova_ironic_multihost_cloud_survey_success is 0.
+    """
+
+    _epilog = """\
 examples:
-  nova-ironic-multihost-exporter --os-cloud admin \\
+  nova-ironic-multihost exporter --os-cloud admin \\
       --os-baremetal-cloud system --port 9798
-        asks again and again, and answers http://127.0.0.1:9798/metrics from
-        what it heard last; --address 0.0.0.0 lets others than this host in,
-        and there is neither a password nor TLS
+        answers http://127.0.0.1:9798/metrics; --address 0.0.0.0 lets others
+        than this host in, and there is neither a password nor TLS
 
 The kinds compute-missing and compute-not-up are 0 without --host; those of
 allocations are 0 without --allocations. The documentation has alerts, a
@@ -68,110 +82,75 @@ exit status: 0 it was ended by SIGTERM or Ctrl-C; 2 it cannot be done (no
 credentials, or the port cannot be had; standard error says what to do).
 """
 
+    def get_parser(self, prog_name):
+        """Add the options."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--port', type=int, metavar='N', required=True,
+            help='answer Prometheus at this port of --address; 0 takes a '
+            'free one')
+        parser.add_argument(
+            '--address', default='127.0.0.1', metavar='ADDRESS',
+            help='where to listen (default: %(default)s)')
+        parser.add_argument(
+            '--interval', type=arguments.seconds, default=60,
+            metavar='SECONDS',
+            help='rest between the end of a survey and the next one, at '
+            'least 1 (default: %(default)s)')
+        arguments.add_extent(parser)
+        return parser
 
-class Exporter:
-    """Collector of prometheus_client with the metrics of a cloud.
-
-    Any thread may call :meth:`collect` during :meth:`refresh`.
-
-    :param ask: returns (CloudState, findings), or raises CloudError
-    """
-
-    def __init__(self, ask):
-        self._ask = ask
-        self._kept = []
-        # Replaced in one step, as another thread may read it.
-        self._metrics = survey_metrics(False, 0)
-
-    def collect(self):
-        """Return all metrics of the last survey."""
-        return self._metrics
-
-    def refresh(self):
-        """Survey the cloud; return '', or the text of the error."""
-        problem = ''
-        began = time.monotonic()
-        try:
-            self._kept = list(cloud_metrics(*self._ask()))
-        except cloud_state.CloudError as error:
-            problem = str(error)
-        self._metrics = self._kept + survey_metrics(
-            not problem, time.monotonic() - began)
-        return problem
-
-
-def main(argv=None):
-    """Run the command; return its exit status."""
-    args = parser().parse_args(argv)
-    # The error that follows such a warning says more.
-    logging.getLogger('keystoneauth').setLevel(logging.ERROR)
-
-    def ask():
-        seen = services.with_heartbeats(cloud, cloud.read(args.allocations))
-        return seen, findings.inconsistencies(seen, seen.at, args.host)
-
-    exporter = Exporter(ask)
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(exporter)
-    try:
-        cloud = cloud_client.connect(args.os_cloud, args.os_baremetal_cloud)
-        server, _ = prometheus_client.start_wsgi_server(
-            args.port, args.address, registry)
-    except cloud_state.CloudError as error:
-        _say(error)
-    except (OSError, OverflowError, UnicodeError) as error:
-        why = getattr(error, 'strerror', None) or str(error).rstrip('.')
-        _say(f'{args.address} port {args.port} cannot be had: {why}. Choose '
-             'another one with --port or --address, or end the program that '
-             'has it.')
-    else:
-        # A reader that says nothing would keep its thread and file for ever.
-        server.RequestHandlerClass.timeout = PATIENCE
-        # The last line of the journal is the error of the cloud.
-        server.handle_error = lambda request, reader: None
+    def take_action(self, parsed_args):
+        """Answer until a signal ends it."""
+        cloud, collector = self.cloud, Collector()
+        server = _started(parsed_args.port, parsed_args.address, collector)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            _say(f'answering at port {server.server_port} of {args.address}')
-            _repeat(exporter.refresh, args.interval)
+            self.tell(f'answering at port {server.server_port} of '
+                      f'{parsed_args.address}')
+            self._survey(cloud, collector, parsed_args)
         except KeyboardInterrupt:
             return arguments.DONE
-    return arguments.UNKNOWN
+
+    def _survey(self, cloud, collector, parsed_args):
+        """Survey the cloud again and again; print each change of the error."""
+        kept, printed = [], ''
+        while True:
+            began, problem = time.monotonic(), ''
+            try:
+                seen = services.with_heartbeats(
+                    cloud, cloud.read(parsed_args.allocations))
+                kept = list(cloud_metrics(seen, findings.inconsistencies(
+                    seen, seen.at, parsed_args.host)))
+            except cloud_state.CloudError as error:
+                problem = str(error)
+            collector.metrics = kept + survey_metrics(
+                not problem, time.monotonic() - began)
+            if problem != printed:
+                printed = problem
+                self.tell(problem or 'the cloud answers again')
+            time.sleep(max(1, parsed_args.interval))
 
 
-def _repeat(refresh, pause):
-    """Survey the cloud again and again; print each change of the error."""
-    printed = ''
-    while True:
-        problem = refresh()
-        if problem != printed:
-            printed = problem
-            _say(problem or 'the cloud answers again')
-        time.sleep(max(1, pause))
-
-
-def _say(text):
-    print(f'{PROGRAM}: {text}', file=sys.stderr, flush=True)
-
-
-def parser():
-    """Return the parser of the command line."""
-    top = argparse.ArgumentParser(
-        prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument(
-        '--port', type=int, metavar='N', required=True,
-        help='answer Prometheus at this port of --address; 0 takes a free '
-        'one')
-    top.add_argument(
-        '--address', default='127.0.0.1', metavar='ADDRESS',
-        help='where to listen (default: %(default)s)')
-    top.add_argument(
-        '--interval', type=arguments.seconds, default=60, metavar='SECONDS',
-        help='rest between the end of a survey and the next one, at least 1 '
-        '(default: %(default)s)')
-    arguments.add_clouds(top)
-    arguments.add_extent(top)
-    return top
+def _started(port, address, collector):
+    """Return a server that answers with the metrics of a collector."""
+    import prometheus_client
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(collector)
+    try:
+        server, _ = prometheus_client.start_wsgi_server(
+            port, address, registry)
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = getattr(error, 'strerror', None) or str(error).rstrip('.')
+        raise base.Refused(
+            f'{address} port {port} cannot be had: {why}. Choose another one '
+            'with --port or --address, or end the program that has it.'
+            ) from error
+    # A reader that says nothing would keep its thread and file for ever.
+    server.RequestHandlerClass.timeout = PATIENCE
+    # The last line of the journal is the error of the cloud.
+    server.handle_error = lambda request, reader: None
+    return server
 
 
 def survey_metrics(
@@ -275,6 +254,7 @@ def _one(name: str, text: str, value: float) -> core.GaugeMetricFamily:
 def _series(name: str, text: str, labels: tuple[str, ...],
             values: Mapping[tuple[str, ...], float]
             ) -> core.GaugeMetricFamily:
+    from prometheus_client import core
     series = core.GaugeMetricFamily(PREFIX + name, text, labels=labels)
     for one, value in values.items():
         series.add_metric(one, float(value))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import datetime
-import io
 import re
 import signal
 import socket
@@ -13,15 +11,15 @@ from unittest import mock
 import urllib.request
 
 import fixtures
-from oslotest import base
+from oslotest import base as test_base
 import prometheus_client
 from prometheus_client import parser
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import liveness
+from nova_ironic_multihost.tests.unit.client.commands import base
 from nova_ironic_multihost.tests import views
 
 PREFIX = 'nova_ironic_multihost_cloud_'
@@ -42,7 +40,7 @@ def figures(text):
     return read
 
 
-class ExporterTestCase(base.BaseTestCase):
+class ExporterTestCase(base.ShellTestCase):
 
     def setUp(self):
         super().setUp()
@@ -56,16 +54,8 @@ class ExporterTestCase(base.BaseTestCase):
 
     def run_main(self, *argv):
         """Run the command: (status, standard error)."""
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            status = exporter.main(argv)
-        return status, err.getvalue()
-
-    def assert_refused(self, *argv):
-        """The command line is refused; return what is said."""
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            refusal = self.assertRaises(SystemExit, exporter.main, argv)
-        self.assertEqual(2, refusal.code)
-        return err.getvalue()
+        status, _, err = self.shell('exporter', *argv)
+        return status, err
 
 
 class PortTestCase(ExporterTestCase):
@@ -255,24 +245,28 @@ class PortTestCase(ExporterTestCase):
     def test_no_credentials(self):
         self.connect.side_effect = cloud_state.CloudError('Do this.')
         self.assertEqual(
-            (2, 'nova-ironic-multihost-exporter: Do this.\n'),
+            (2, 'nova-ironic-multihost: Do this.\n'),
             self.run_main('--port', '0'))
 
 
-class ProcessTestCase(base.BaseTestCase):
+class ProcessTestCase(test_base.BaseTestCase):
     """A process of its own, whose threads are native ones."""
 
     #: Runs the command with a cloud that is in order.
     PROGRAM = """
+from cliff import commandmanager
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client import exporter
+from nova_ironic_multihost.client.commands import app
+from nova_ironic_multihost.client.commands import exporter
+from nova_ironic_multihost.tests.unit.client.commands import base
 from nova_ironic_multihost.tests import views
 import sys
 from unittest import mock
+commandmanager.CommandManager.load_commands = base.load_commands
 cloud_client.connect = mock.Mock()
 cloud_client.connect.return_value.read.return_value = views.consistent()
 exporter.PATIENCE = .1
-sys.exit(exporter.main(sys.argv[1:]))
+sys.exit(app.main(['exporter', *sys.argv[1:]]))
 """
 
     def start(self, *argv):
@@ -311,16 +305,11 @@ sys.exit(exporter.main(sys.argv[1:]))
 
 class CommandLineTestCase(ExporterTestCase):
 
-    def test_what_is_no_port_and_no_interval(self):
-        self.assertIn('required', self.assert_refused())
-        self.assertIn('--port', self.assert_refused('--port', 'x'))
-        for value in '-5', 'nan', 'x':
-            self.assertIn('--interval', self.assert_refused(
-                '--port', '0', '--interval', value))
-
-    def test_help_teaches(self):
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            self.assertRaises(SystemExit, exporter.main, ['--help'])
-        for words in ('--os-baremetal-cloud', 'examples:', 'exit status: 0',
-                      '--allocations', 'neither a password'):
-            self.assertIn(words, out.getvalue())
+    def test_invalid_port_and_interval(self):
+        for argv, word in (
+                ((), 'required'), (('--port', 'x'), '--port'),
+                *((('--port', '0', '--interval', value), '--interval')
+                  for value in ('-5', 'nan', 'x'))):
+            status, err = self.run_main(*argv)
+            self.assertEqual(2, status)
+            self.assertIn(word, err)

@@ -1100,17 +1100,10 @@ class WatchTestCase(base.BaseTestCase):
         watcher.done(view(b=DOWN), 'b')
         self.assertEqual(set(), watcher.due(view(b=DOWN)))
 
-
-class TakeoverTestCase(base.BaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.watch = peer_poll.PeerChanges()
-        self.view = view(b=DOWN, c=UP)
-        self.watch.done(self.view)
-
     def test_whose_instances_may_be_taken_over_from_now_on(self):
-        self.assertEqual(set(), self.watch.due(self.view))
-        self.assertEqual({'b'}, self.watch.due(self.view, frozenset('b')))
-        self.watch.done(self.view, eligible=frozenset('b'))
-        self.assertEqual(set(), self.watch.due(self.view, frozenset('b')))
+        watcher, looked = peer_poll.PeerChanges(), view(b=DOWN, c=UP)
+        watcher.done(looked)
+        self.assertEqual(set(), watcher.due(looked))
+        self.assertEqual({'b'}, watcher.due(looked, frozenset('b')))
+        watcher.done(looked, eligible=frozenset('b'))
+        self.assertEqual(set(), watcher.due(looked, frozenset('b')))

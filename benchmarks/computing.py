@@ -401,7 +401,7 @@ class Compute:
         return self._watching.end()
 
     def pass_time(self, seconds):
-        """Have the sweep go on as if some time had passed."""
+        """Have the lister take it for some seconds later."""
         if reader := getattr(self._ours, 'lister', None):
             clock = reader._clock
             reader._clock = lambda: clock() + seconds

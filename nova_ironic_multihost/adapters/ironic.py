@@ -77,11 +77,9 @@ class NodePages:
 
     @_listing_errors()
     def page(self, partition: peers.Partition, after: str | None,
-             limit: int, wanted: Callable[[str, str | None], bool] | None,
-             unused: bool = False) -> ListingPage:
+             limit: int, wanted: Callable[[str, str | None], bool] | None
+             ) -> ListingPage:
         filters, _ = query(partition)
-        if unused:
-            filters['associated'] = 'false'
         return self._page(
             partition, after, limit, wanted, filters, _fields(wanted))
 
@@ -91,7 +89,7 @@ class NodePages:
         partition: peers.Partition,
         after: str | None,
         limit: int,
-        wanted: Callable[[str, str | None], bool],
+        wanted: Callable[[str, str | None], bool] | None,
     ) -> ListingPage:
         filters, _ = query(partition)
         return self._page(

@@ -3,9 +3,9 @@
 """The mirror: a copy of Ironic's node list, kept without full listings.
 
 It reads recent changes by ``updated_at``, new nodes in the order of ids, and
-in a round all nodes page by page: a node that it does not meet is gone. Every
-change by Ironic sets ``updated_at``, to the second, by each conductor's clock.
-The API sorts by it without showing it (ironic.api.controllers.v1.node).
+now and then lists all nodes: a node that is not listed is gone. Every change
+by Ironic sets ``updated_at``, to the second, by each conductor's clock. The
+API sorts by it without showing it (ironic.api.controllers.v1.node).
 """
 
 import bisect
@@ -18,7 +18,7 @@ import datetime
 import typing
 
 #: The most by which Ironic's clocks may differ and a write may be late. Only a
-#: round finds later changes.
+#: listing of all nodes finds later changes.
 OVERLAP = datetime.timedelta(seconds=30)
 
 #: Last nodes to remember: a listing cannot continue after a deleted one.
@@ -56,10 +56,6 @@ class Mirror:
     tail: tuple[str, ...] = ()
     #: All changes before this time are known, by Ironic's clocks.
     since: datetime.datetime | None = None
-    #: uuids of the last nodes that the round has met.
-    marks: tuple[str, ...] = ()
-    #: uuids of nodes that the round has not met; empty before its first page.
-    missing: frozenset[str] = frozenset()
 
     def changed_since(self, serial: int) -> frozenset[str]:
         """Return the listed nodes that are new or changed since a serial."""
@@ -107,28 +103,10 @@ class Mirror:
                since: datetime.datetime | None) -> 'Mirror':
         """Return the mirror after a full listing, in the order of ids."""
         found = self.without(
-            self.nodes.keys() - {row.uuid for row in rows}).with_tail(rows)
+            self.nodes.keys() - {row.uuid for row in rows}).met(rows)
         return dataclasses.replace(
-            found, serial=max(1, found.serial), since=since).begun()
-
-    def begun(self) -> 'Mirror':
-        """Return the mirror at the beginning of a round."""
-        return dataclasses.replace(self, marks=(), missing=frozenset())
-
-    def gone_on(self, rows: Sequence[NodeRow]) -> 'Mirror':
-        """Return the mirror after the next page of a round."""
-        met = {row.uuid for row in rows}
-        missing = (self.missing - met if self.marks
-                   else frozenset(self.nodes.keys() - met))
-        found = dataclasses.replace(self, missing=missing)
-        return dataclasses.replace(
-            found.met(rows), marks=_last(self.marks, rows))
-
-    def ended(self) -> 'Mirror':
-        """Return the mirror at the end of a round; nodes not met are gone."""
-        found = self.without(self.missing)
-        return dataclasses.replace(
-            found, marks=(), missing=frozenset(), tail=self.marks)
+            found, serial=max(1, found.serial), since=since,
+            tail=_last((), rows))
 
     def with_tail(self, rows: Sequence[NodeRow]) -> 'Mirror':
         """Return the mirror after the nodes that came after :attr:`tail`."""
@@ -162,9 +140,7 @@ class Mirror:
             bodies.pop(node, None)
             changes.pop(node, None)
         return dataclasses.replace(
-            # A node that comes back may be where the round has been.
-            self, missing=self.missing.difference(gone),
-            nodes=nodes, bodies=bodies, serial=serial, changes=changes)
+            self, nodes=nodes, bodies=bodies, serial=serial, changes=changes)
 
 
 def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:

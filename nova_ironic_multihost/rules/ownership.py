@@ -443,14 +443,3 @@ def count_reasons(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
     for reason in reasons.values():
         counts[reason] += 1
     return counts
-
-
-def served(reasons: Mapping[str, Reason]) -> frozenset[str]:
-    """Return the nodes with servers here: no build needs their bodies."""
-    return frozenset(node for node, reason in reasons.items()
-                     if reason in SERVED)
-
-
-def coming(reasons: Mapping[str, Reason]) -> list[str]:
-    """Return nodes to own in a moment; one listing will read them all."""
-    return [node for node, reason in reasons.items() if reason in COMING]

@@ -297,25 +297,21 @@ class Auditor:
                 node: reason for node, reason
                 in ownership.decide(collected.facts).items()
                 if reason in incremental.AT_ONCE}
-            self._merge(last, collected, reasons, with_bodies=reasons.keys())
+            self._merge(last, collected, reasons)
 
     def _merge(self, last: Audit, collected: collect.Collected,
                reasons: Mapping[str, Reason],
                then: Callable[[Audit, list[str]], None] = (
-                   lambda audit, mine: None),
-               with_bodies: Set[str] = frozenset(), **moved: Any) -> None:
+                   lambda audit, mine: None), **moved: Any) -> None:
         """Replace the results of some nodes; audits decide them again."""
         mine = sorted(node for node, reason in reasons.items() if reason.mine)
         self._state = self._state.with_unsettled(reasons)
         # The tracker may be about to take nodes by the last audit.
         found = {node: reason for node, reason in reasons.items()
                  if reason not in ownership.COMING or not self.is_mine(node)}
-        now = {**last.reasons, **found}
         self.last = last.merged(
             found, collected.records, self._rows(
-                collected.mirror, mine,
-                {*last.nodes, *mine, *ownership.coming(now)},
-                ownership.served(now) - with_bodies), **moved)
+                collected.mirror, mine, {*last.nodes, *mine}), **moved)
         self._note_waiting(self.last)
         then(self.last, mine)
 
@@ -325,16 +321,14 @@ class Auditor:
         return self._state.standing.serial
 
     def read(self, settings: Settings, settled: bool = True,
-             brief: bool = False, often: bool = False) -> Mirror:
+             brief: bool = False) -> Mirror:
         """Ask Ironic for changes and own bodies, see :meth:`.Lister.read`."""
         def ask(wanted: Wanted) -> Mirror:
             return self._reader.read(
-                settings.partition, settings.audit_interval, wanted, brief,
-                often)
+                settings.partition, settings.audit_interval, wanted, brief)
 
         last = self.last
-        return (ask(lambda node, instance: node in last.nodes
-                    or last.reasons.get(node) in ownership.COMING)
+        return (ask(lambda node, instance: node in last.nodes)
                 if last is not None else self._read_first(
                     settings, settled, ask))
 
@@ -436,10 +430,10 @@ class Auditor:
             recent=frozenset[str]().union(*self._state.recent),
             taken_over=decided.taken_over, at_rest=decided.at_rest)
 
-    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str],
-              later: Set[str] = frozenset()) -> dict[str, NodeRow]:
+    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str]
+              ) -> dict[str, NodeRow]:
         """Return {uuid: row} of the mirror, with bodies as far as known."""
-        known = self._reader.complete(mine, later)
+        known = self._reader.complete(mine)
 
         def body(node: str) -> bytes | None:
             # A newer body does not match the decision.

@@ -13,7 +13,6 @@ from collections.abc import Set
 import contextlib
 import dataclasses
 import datetime
-import math
 import threading
 import time
 
@@ -41,19 +40,12 @@ FIRST = 20
 #: Nodes that may fail to read until the others are left for later.
 FAILURES = 3
 
-#: Listed nodes that cost Ironic as much as one node read alone: 0.5 ms each
-#: in a page, 11 ms alone.
-TOGETHER = 20
+#: Nodes that are read one by one, 11 ms each; more wait for the next listing,
+#: and until then nova's driver reads those that it needs.
+ALONE = 200
 
 #: With more updated nodes than these, listing all nodes costs less.
 MANY = 2000
-
-#: Seconds between two counts of nodes, a bit less than between two reads with
-#: nova's defaults; and between two searches for new nodes at an equal count.
-COUNT, SEARCH = 8, 60
-
-#: The most pages of a round in one read, while a node is known to be gone.
-HURRY = 10
 
 #: Gets the uuids of a node and of its instance, or None; returns whether the
 #: body of the node is wanted.
@@ -68,30 +60,23 @@ class InconsistentListing(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """The state of the mirror and of the round of pages.
+    """The mirror, and what the next read compares with Ironic.
 
     :param top: the last updated nodes, with all recent updates; empty if
         unknown or many.
     :param others: nodes that Ironic has besides the mirror, or None.
-    :param size: nodes that Ironic returns in a page, of :data:`PAGE`.
-    :param hurry: rounds to finish at once.
-    :param turned: when the last page of the round was due.
-    :param searched: when new nodes were last asked for.
+    :param at: when all nodes were listed for their fields.
     """
 
     partition: peers.Partition
     mirror: Mirror
     top: tuple[NodeRow, ...] = ()
     others: int | None = None
-    size: int = PAGE
-    hurry: int = 0
-    turned: float = 0.0
-    searched: float = 0.0
-    counted: float = 0.0
+    at: float = 0.0
 
 
 class Lister:
-    """Lists all nodes of Ironic once, then reads what has changed."""
+    """Lists all nodes of Ironic now and then, and reads what has changed."""
 
     def __init__(self, pages: Pages,
                  clock: Callable[[], float] = time.monotonic,
@@ -112,15 +97,12 @@ class Lister:
         self._failed: set[str] = set()
 
     def read(self, partition: peers.Partition, seconds: float,
-             wanted: Wanted, brief: bool = False, often: bool = False
-             ) -> Mirror:
+             wanted: Wanted, brief: bool = False) -> Mirror:
         """Ask Ironic what has changed.
 
-        :param seconds: in which a round of pages lists every node.
-        :param brief: do not wait: while another thread reads, or when all
-            nodes must be listed, return the mirror as it is.
-        :param often: the caller asks every few seconds, so nodes are counted
-            only every :data:`COUNT` seconds.
+        :param seconds: after which all nodes are listed again.
+        :param brief: read only the updated nodes. While another thread reads,
+            or when all nodes must be listed, return the mirror as it is.
         :raises Exception: Ironic did not answer; the mirror is unchanged.
         """
         if not self._lock.acquire(blocking=not brief):
@@ -129,39 +111,38 @@ class Lister:
             before = self._listing
             if not brief:
                 with self._recorder.turn(Work.LISTING):
-                    self._read_in_full(partition, seconds, wanted, often)
+                    self._read_in_full(partition, seconds, wanted)
             elif before is not None and before.partition == partition:
                 with contextlib.suppress(MarkerNotFound, InconsistentListing):
-                    self._listing = self._gone_on(before, seconds, wanted)
+                    self._listing = self._with_touched(before, wanted)
             return self.mirror
         finally:
             self._lock.release()
 
     def _read_in_full(self, partition: peers.Partition, seconds: float,
-                      wanted: Wanted, often: bool) -> None:
+                      wanted: Wanted) -> None:
         requests = {node: request for node, request
                     in [*self._requests.items()]
                     if self._answered.get(node) is not request}
-        changed = {node for node in requests if node is not None}
-        self._listing, left, gone = self._with_changed(self._refreshed(
-            partition, seconds, wanted, None in requests,
-            # A changed node that is not known may be new.
-            often and changed <= self.mirror.nodes.keys()), changed, wanted)
+        self._listing, left, gone = self._with_changed(
+            self._refreshed(partition, seconds, wanted, None in requests),
+            {node for node in requests if node is not None}, wanted)
         self._answered.update(
             item for item in requests.items() if item[0] not in left)
         if gone:
             self._requests[None] = object()
 
     def _refreshed(self, partition: peers.Partition, seconds: float,
-                   wanted: Wanted, list_again: bool, often: bool) -> Listing:
-        before = self._listing or Listing(partition, Mirror())
-        if before.partition != partition or not before.mirror.serial:
-            return self._all(
-                dataclasses.replace(before, partition=partition), wanted)
-        if list_again:
-            before = _with_round_at_once(before)
+                   wanted: Wanted, list_again: bool) -> Listing:
+        before = self._listing
+        if before is None or before.partition != partition:
+            before = Listing(
+                partition, before.mirror if before else Mirror())
+            list_again = True
+        if list_again or self._clock() - before.at >= seconds:
+            return self._all(before, wanted)
         try:
-            return self._gone_on(before, seconds, wanted, often)
+            return self._gone_on(before, wanted)
         except (MarkerNotFound, InconsistentListing) as exc:
             LOG.info('All nodes of Ironic are listed again: %s.', exc)
             return self._all(before, wanted)
@@ -178,9 +159,8 @@ class Lister:
         except MarkerNotFound:
             return None
 
-    def complete(self, nodes: Set[str], later: Set[str] = frozenset()
-                 ) -> Mirror:
-        """Keep the bodies of these nodes, read missing ones but ``later``.
+    def complete(self, nodes: Set[str]) -> Mirror:
+        """Keep the bodies of these nodes alone, and read missing ones.
 
         If Ironic fails or another thread reads, nova's driver reads them.
         """
@@ -190,41 +170,17 @@ class Lister:
             listing = self._listing
             assert listing is not None
             mirror = listing.mirror.only(nodes)
-            missing = [node for node in nodes
-                       if node in mirror.nodes and node not in mirror.bodies
-                       and node not in later]
-            try:
-                mirror = mirror.completed(self._read(
-                    listing.partition, mirror, missing))
-            except Exception as exc:  # noqa: BLE001
-                LOG.debug('%d nodes are asked for later: %s',
-                          len(missing), exc)
+            missing = [node for node in nodes if node in mirror.nodes
+                       and node not in mirror.bodies]
+            if len(missing) > ALONE:
+                self._requests[None] = object()
+            else:
+                mirror = mirror.completed([
+                    row for _, row in self._read_each(missing) if row])
             self._listing = dataclasses.replace(listing, mirror=mirror)
             return mirror
         finally:
             self._lock.release()
-
-    def _read(self, partition: peers.Partition, mirror: Mirror,
-              nodes: Sequence[str]) -> list[NodeRow]:
-        """Read some nodes in the cheaper way: one by one, or listed."""
-        unused = {node for node, instance in mirror.nodes.items()
-                  if instance is None}
-        rows: list[NodeRow] = []
-        for listed, some in (
-                (unused, [node for node in nodes if node in unused]),
-                (mirror.nodes, [node for node in nodes
-                                if node not in unused])):
-            rows += (self._read_listed(
-                partition, frozenset(some), listed is unused)
-                if TOGETHER * len(some) > len(listed) else
-                [row for _, row in self._read_each(some) if row is not None])
-        return rows
-
-    def _read_listed(self, partition: peers.Partition,
-                     nodes: frozenset[str], unused: bool) -> list[NodeRow]:
-        return [row for page in self._from(
-            partition, (), lambda node, instance: node in nodes, unused)
-                for row in page.rows if row.uuid in nodes]
 
     def _read_each(self, nodes: Iterable[str]
                    ) -> Iterator[tuple[str, NodeRow | None]]:
@@ -261,7 +217,7 @@ class Lister:
         return None if row.body is None else row
 
     def seek(self, nodes: Set[str], again: bool = False) -> None:
-        """Have the next read list all nodes in one round.
+        """Have the next read list all nodes.
 
         :param nodes: uuids of nodes that exist and were not listed. Each
             counts once, as it may be in another partition.
@@ -271,27 +227,27 @@ class Lister:
             self._requests[None] = object()
         self._unlisted = frozenset(nodes)
 
-    def _all(self, before: Listing, wanted: Wanted) -> Listing:
-        """List all nodes, and those that are updated meanwhile."""
+    def _all(self, before: Listing, wanted: Wanted | None) -> Listing:
+        """List all nodes; None: the listed ones for their instances alone."""
+        now = self._clock()
         total = self._count(before.partition)
         try:
             newest = self._pages.newest(
                 before.partition, None, mirrors.MARKS, wanted)
             first = self._first(newest.rows)
-            size, rows = PAGE, list[NodeRow]()
-            for page in self._from(before.partition, (), wanted):
-                rows += page.rows
-                size = max(1, len(page.rows)) if page.more else size
+            rows = [row for page in self._from(before.partition, (), wanted)
+                    for row in page.rows]
         except MarkerNotFound as exc:
             raise ListingError(
                 f'nodes vanish while it lists them: {exc}') from exc
         mirror = before.mirror.listed(rows, mirrors.since(first, newest.at))
         after = self._count(before.partition)
-        now = self._clock()
+        if total is not None and after is not None:
+            # So the next count is less if a node went meanwhile.
+            total = max(total, after)
         return Listing(
-            before.partition, mirror, turned=now, searched=now, counted=now,
-            size=size, others=_others(after, mirror),
-            hurry=int(total != after))
+            before.partition, mirror, others=_others(total, mirror),
+            at=now if wanted else before.at)
 
     def _count(self, partition: peers.Partition) -> int | None:
         """Count the nodes of the partition or of Ironic; None if unknown."""
@@ -302,36 +258,26 @@ class Lister:
                 LOG.warning(
                     'Ironic does not count its nodes (GET /v1/shards): '
                     '%(exc)s. Until it does, that a node was deleted shows '
-                    'within two [ironic_multihost]audit_interval. Check that '
-                    'the Ironic API lets nova ask for that.', {'exc': exc})
+                    'within [ironic_multihost]audit_interval. Check that the '
+                    'Ironic API lets nova ask for that.', {'exc': exc})
             self._counts = False
             return None
         self._counts = True
         return total
 
-    def _gone_on(self, listing: Listing, seconds: float, wanted: Wanted,
-                 often: bool = False) -> Listing:
-        listing, now = self._with_touched(listing, wanted), self._clock()
-        if (often and listing.others is not None
-                and now - listing.counted < COUNT):
-            return self._with_round(listing, seconds, wanted)
+    def _gone_on(self, listing: Listing, wanted: Wanted) -> Listing:
+        """Read updated and new nodes, and all if some are gone."""
+        listing = self._with_touched(listing, wanted)
         total = self._count(listing.partition)
-        listing = dataclasses.replace(listing, counted=now)
-        if (total is None or now - listing.searched >= SEARCH
-                or _others(total, listing.mirror) != listing.others):
-            listing = dataclasses.replace(
-                self._with_new(listing, wanted), searched=now)
-            if total is not None:
-                total = self._count(listing.partition)
-        counted = _others(total, listing.mirror)
-        listing = self._with_round(
-            _with_count_checked(listing, counted), seconds, wanted)
-        if total is None:
-            return listing  # The next count notices nodes that went.
+        before = listing.others
+        if total is None or _others(total, listing.mirror) != before:
+            listing = self._with_new(listing, wanted)
         others = _others(total, listing.mirror)
-        # New nodes in the round may hide as many that are gone.
-        return dataclasses.replace(_with_count_checked(dataclasses.replace(
-            listing, others=counted), others), others=others)
+        if others is None:
+            return listing  # The next count shows what went.
+        if before is not None and others < before:
+            return self._all(listing, None)
+        return dataclasses.replace(listing, others=others)
 
     def _with_changed(self, listing: Listing, nodes: Set[str],
                       wanted: Wanted) -> tuple[Listing, Set[str], bool]:
@@ -375,7 +321,7 @@ class Lister:
                 or listing.mirror.since),
             # After a change the next read starts with FIRST nodes again.
             top=tuple(rows) if first == FIRST
-            and len(rows) <= listing.size else ())
+            and len(rows) <= PAGE else ())
 
     def _with_new(self, listing: Listing, wanted: Wanted) -> Listing:
         """Read the last known node, if enrolled again, and newer ones."""
@@ -384,60 +330,11 @@ class Lister:
             mirror = mirror.with_tail(page.rows)
         return dataclasses.replace(listing, mirror=mirror)
 
-    def _with_round(self, listing: Listing, seconds: float, wanted: Wanted
-                    ) -> Listing:
-        """Read as many pages of the round as are due."""
-        count = max(1, math.ceil(len(listing.mirror.nodes) / listing.size))
-        pause = seconds / count
-        due = math.floor((self._clock() - listing.turned) / pause)
-        listing = dataclasses.replace(
-            listing, turned=listing.turned + due * pause)
-        hurry = HURRY * math.ceil(PAGE / listing.size)
-        for _ in range(hurry if listing.hurry else min(due, count)):
-            hurried = listing.hurry
-            listing = self._with_page(listing, wanted)
-            if hurried and not listing.hurry:
-                break
-        return listing
-
-    def _with_page(self, listing: Listing, wanted: Wanted) -> Listing:
-        mirror = listing.mirror
-        # The last one is read again: it may have been enrolled again.
-        marks = mirror.marks[:-1] if listing.size > 1 else mirror.marks
-
-        def page_with(wanted: Wanted | None) -> ListingPage:
-            def ask(after: str | None) -> ListingPage:
-                return self._pages.page(
-                    listing.partition, after, PAGE, wanted)
-
-            try:
-                return self._after(ask, marks)
-            except MarkerNotFound:
-                return ask(None)
-
-        # A round at once needs only the uuids.
-        page = page_with(None if listing.hurry else wanted)
-        if listing.hurry and not mirror.nodes.keys() >= {
-                row.uuid for row in page.rows}:
-            page = page_with(wanted)
-        mirror = mirror.gone_on(page.rows)
-        if page.more:
-            return dataclasses.replace(
-                listing, mirror=mirror, size=max(1, len(page.rows)))
-        if mirror.missing and not listing.hurry:
-            # Before nodes count as gone all are listed at once: the account
-            # may have lost its role in the middle of the round.
-            return dataclasses.replace(
-                listing, mirror=mirror.begun(), hurry=1)
-        return dataclasses.replace(
-            listing, mirror=mirror.ended().begun(),
-            hurry=max(0, listing.hurry - 1))
-
     def _from(self, partition: peers.Partition, marks: Sequence[str],
-              wanted: Wanted, unused: bool = False) -> Iterator[ListingPage]:
+              wanted: Wanted | None) -> Iterator[ListingPage]:
         """Yield all pages after the last of these nodes that still exists."""
         def ask(after: str | None) -> ListingPage:
-            return self._pages.page(partition, after, PAGE, wanted, unused)
+            return self._pages.page(partition, after, PAGE, wanted)
 
         page = self._after(ask, marks)
         yield page
@@ -482,19 +379,3 @@ class Lister:
 
 def _others(total: int | None, mirror: Mirror) -> int | None:
     return None if total is None else total - len(mirror.nodes)
-
-
-def _with_count_checked(listing: Listing, others: int | None) -> Listing:
-    """Begin a round if fewer are counted; equal counts may hide changes."""
-    before = listing.others
-    if others is None or before is None or others >= before:
-        return listing
-    return _with_round_at_once(listing)
-
-
-def _with_round_at_once(listing: Listing) -> Listing:
-    if listing.hurry:
-        # The gone node may be in pages that this round has read.
-        return dataclasses.replace(listing, hurry=2)
-    return dataclasses.replace(
-        listing, mirror=listing.mirror.begun(), hurry=1)

@@ -103,19 +103,19 @@ class Pages(typing.Protocol):
     """Ironic's listings; without an answer they raise ListingError."""
 
     def page(self, partition: peers.Partition, after: str | None,
-             limit: int, wanted: Callable[[str, str | None], bool] | None,
-             unused: bool = False) -> ListingPage:
+             limit: int, wanted: Callable[[str, str | None], bool] | None
+             ) -> ListingPage:
         """Return nodes of the partition in the order of their creation.
 
         :param after: last node of the page before, None for the first page.
         :param limit: the most nodes; Ironic may return fewer.
         :param wanted: a :data:`.lister.Wanted`; None for no bodies.
-        :param unused: only nodes without an instance.
         :raises MarkerNotFound: there is no node ``after``.
         """
 
     def newest(self, partition: peers.Partition, after: str | None, limit: int,
-               wanted: Callable[[str, str | None], bool]) -> ListingPage:
+               wanted: Callable[[str, str | None], bool] | None
+               ) -> ListingPage:
         """Return nodes of all partitions, the last updated one first.
 
         A node that leaves the partition is updated too, see

@@ -127,7 +127,7 @@ class DueNodes:
         """
         if self._auditor.last is None:
             return
-        mirror = self._auditor.read(settings, often=True)
+        mirror = self._auditor.read(settings)
         changed = mirror.changed_since(
             max(self._serial, self._auditor.serial))
         if changed:

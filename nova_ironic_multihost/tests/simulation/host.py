@@ -594,7 +594,7 @@ class Reader(lister.Lister):
         self._sources.use()
         return super().mirror
 
-    def read(self, partition, seconds, wanted, brief=False, often=False):
+    def read(self, partition, seconds, wanted, brief=False):
         self._sources.list()
         return super().read(partition, seconds, wanted)
 

@@ -58,7 +58,7 @@ class Recordless(nova_facts.NovaCloud):
 class Pages(pages.NodePages):
     """The Ironic of nova's tests: they say what nova's driver lists."""
 
-    def page(self, partition, after, limit, wanted, unused=False):
+    def page(self, partition, after, limit, wanted):
         filters, versions = pages.query(partition)
         try:
             for version in versions:
@@ -80,7 +80,7 @@ class Pages(pages.NodePages):
 class Reader(lister.Lister):
     """Lists all nodes each time."""
 
-    def _gone_on(self, before, seconds, wanted):
+    def _gone_on(self, before, wanted):
         return self._all(before, wanted)
 
 

@@ -162,13 +162,6 @@ class PagesTestCase(oslo_base.BaseTestCase):
         self.assertEqual('uuid,instance_uuid',
                          self.ironic.asked[0][1]['fields'])
 
-    def test_those_without_an_instance_alone(self):
-        self.answer(nodes=[NODE])
-        for unused, expected in (False, None), (True, 'false'):
-            self.page(unused=unused)
-            self.assertEqual(
-                expected, self.ironic.asked[-1][1].get('associated'))
-
     def test_each_page_has_all_parameters(self):
         self.answer(nodes=[NODE], next='http://ironic/v1/nodes?marker=node-1')
         shard = peers.Partition(conductor_group='rack', shard='s1')

@@ -113,16 +113,13 @@ class Ironic:
 
     # The port.
 
-    def page(
-        self, partition, after, limit, wanted, unused=False
-    ) -> ListingPage:
-        self._answer('unused' if unused else 'page')
+    def page(self, partition, after, limit, wanted) -> ListingPage:
+        self._answer('page')
         mark = self._mark(after)
         return self._page(limit, wanted, (
             node for node in sorted(
                 self._visible(partition), key=lambda node: node.id)
-            if (mark is None or node.id > mark.id)
-            and not (unused and node.instance)))
+            if mark is None or node.id > mark.id))
 
     def newest(self, partition, after, limit, wanted) -> ListingPage:
         def key(node: Node) -> tuple[datetime.datetime, int]:

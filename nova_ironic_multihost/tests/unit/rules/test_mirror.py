@@ -89,35 +89,6 @@ class MirrorTestCase(base.BaseTestCase):
         self.assertEqual({'c'}, self.changes(later))
         self.assertIs(self.first, self.first.completed([]))
 
-    def test_a_round_finds_what_is_gone(self):
-        later = self.first.begun().gone_on(ROWS[:1]).gone_on(ROWS[2:])
-        self.assertEqual({'b'}, later.missing)
-        self.assertEqual({'a', 'c'}, later.ended().nodes.keys())
-
-    def test_one_that_was_touched_may_have_gone_since(self):
-        later = self.first.begun().met(ROWS[1:2]).gone_on(ROWS[:1]).gone_on(
-            ROWS[2:])
-        self.assertEqual({'a', 'c'}, later.ended().nodes.keys())
-
-    def test_a_round_spares_who_left_and_came_back_behind_it(self):
-        later = self.first.begun().gone_on(ROWS[:2]).met(
-            [NodeRow('c', None, here=False)]).met(ROWS[2:])
-        self.assertEqual({'a', 'b', 'c'}, later.ended().nodes.keys())
-
-    def test_a_round_spares_who_came_meanwhile(self):
-        later = self.first.begun().gone_on(ROWS[:1]).met(
-            [NodeRow('d', None)]).gone_on(ROWS[1:])
-        self.assertEqual({'d'}, self.changes(later.ended()))
-
-    def test_a_round_misses_who_came_before_it_and_went(self):
-        later = self.first.begun().met([NodeRow('d', None)]).gone_on(ROWS)
-        self.assertEqual({'a', 'b', 'c'}, later.ended().nodes.keys())
-
-    def test_the_last_of_a_round_are_the_tail(self):
-        rows = [NodeRow(str(n), None) for n in range(20)]
-        later = self.first.begun().gone_on(rows[:19]).gone_on(
-            rows[19:]).ended()
-        self.assertEqual(tuple(str(n) for n in range(12, 20)), later.tail)
 
 
 class SinceTestCase(base.BaseTestCase):

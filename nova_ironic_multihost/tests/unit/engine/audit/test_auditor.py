@@ -443,10 +443,10 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
             waits.set()
             return wait(some)
 
-        def ask(partition, after, limit, wanted, unused):
+        def ask(partition, after, limit, wanted):
             for node in others[:2]:
                 found.append((wanted(node, None), waits.is_set()))
-            return page(partition, after, limit, wanted, unused)
+            return page(partition, after, limit, wanted)
 
         self.pages.page = ask
         with mock.patch.object(futures, 'wait', wait_and_note):
@@ -469,12 +469,12 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
 
         found, holder = [], threading.Thread(target=hold)
 
-        def ask(partition, after, limit, wanted, unused):
+        def ask(partition, after, limit, wanted):
             holder.start()
             self.assertTrue(held.wait(60))
             wanted(other, None)
             listed.set()
-            return page(partition, after, limit, wanted, unused)
+            return page(partition, after, limit, wanted)
 
         self.pages.page = ask
         self.audit(settled=False)
@@ -518,10 +518,10 @@ class FirstRecordsTestCase(cloud.AuditTestCase):
             in zip('ab', servers.items(), strict=True)}
         page, found = self.pages.page, set()
 
-        def ask(partition, after, limit, wanted, unused):
+        def ask(partition, after, limit, wanted):
             found.update(node for node, instance in {**free, **servers}.items()
                          if wanted(node, instance))
-            return page(partition, after, limit, wanted, unused)
+            return page(partition, after, limit, wanted)
 
         self.pages.page = ask
         self.audit(settled=False)

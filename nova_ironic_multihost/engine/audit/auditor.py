@@ -6,10 +6,8 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
-from concurrent import futures
 import dataclasses
 import functools
-import itertools
 import threading
 import time
 from typing import Any
@@ -35,7 +33,6 @@ from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules import mirror as mirrors
 from nova_ironic_multihost.rules.mirror import Mirror
 from nova_ironic_multihost.rules.mirror import NodeRow
-from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -45,9 +42,6 @@ from nova_ironic_multihost.rules import ring
 
 LOG = logging.getLogger(__name__)
 
-#: Bodies that are kept before the records of this host are known.
-UNDECIDED = 5000
-
 
 class Auditor:
     """Audits all nodes once in ``update_resources_interval``, some in between.
@@ -55,21 +49,17 @@ class Auditor:
     nova's audits, its calls of the driver and the peer poll are different
     threads. ``_lock`` is held from the first read that a new ``last`` or
     ``_state`` depends on until both are replaced, but for the listing of
-    Ironic and the first read of records. The values are immutable, so readers
-    need no lock.
+    Ironic. The values are immutable, so readers need no lock.
     """
 
     def __init__(self, cloud: Cloud, reader: Lister,
                  clock: Callable[[], float] = time.monotonic,
-                 executor: Callable[[], futures.Executor] = (
-                     lambda: futures.ThreadPoolExecutor(1)),
                  recorder: Metrics | None = None) -> None:
         self.cloud = cloud
         self.heartbeats = HeartbeatLog(cloud, clock)
         self.last: Audit | None = None
         self._reader = reader
         self._clock = clock
-        self._executor = executor
         self._recorder = recorder or Metrics(clock)
         self._lock = threading.Lock()
         self._state = AuditState()
@@ -207,9 +197,6 @@ class Auditor:
             self._notices.tell(operator_news.notices_due(
                 settings.host, audit.reasons, collected.state))
             self._remember(collected, decided, audit, begun)
-            if self.last is None:
-                # The records are older than the listing.
-                self.doubt()
             self.last = audit
             self._note_waiting(audit)
             then(audit)
@@ -323,53 +310,21 @@ class Auditor:
     def read(self, settings: Settings, settled: bool = True,
              brief: bool = False) -> Mirror:
         """Ask Ironic for changes and own bodies, see :meth:`.Lister.read`."""
-        def ask(wanted: Wanted) -> Mirror:
-            return self._reader.read(
-                settings.partition, settings.audit_interval, wanted, brief)
-
         last = self.last
-        return (ask(lambda node, instance: node in last.nodes)
-                if last is not None else self._read_first(
-                    settings, settled, ask))
+        return self._reader.read(
+            settings.partition, settings.audit_interval,
+            (lambda node, instance: node in last.nodes) if last is not None
+            else self._wanted_first(settings, settled), brief)
 
-    def _read_first(self, settings: Settings, settled: bool,
-                    ask: Callable[[Wanted], Mirror]) -> Mirror:
-        """List all nodes, and meanwhile read the records of this host."""
+    def _wanted_first(self, settings: Settings, settled: bool) -> Wanted:
+        """Tell likely nodes of this host; the audit reads the others."""
         with self._lock:
             seen_peers = self._read_peers(settings, starting=not settled)
-        hosts = peers.spellings(seen_peers.services, settings.host)
-        instances = frozenset(self.cloud.instances(hosts))
-
-        def wanted(node: str, instance: str | None) -> bool:
-            if instance is not None:
-                return instance in instances
-            if seen_peers.preferences.may_prefer(seen_peers.view.host, node):
-                return True
-            # Until the records are read any node may be ours.
-            if not reading.done() and next(undecided) == UNDECIDED:
-                futures.wait([reading])
-            return not reading.done() or node in recorded
-
-        undecided, now = itertools.count(), self._clock()
-        records: list[Record] = []
-        recorded: set[str] = set()
-
-        def read_records() -> None:
-            # The lister waits for this thread, so it takes no lock.
-            records.extend(self.cloud.records_of(hosts))
-            recorded.update(record.node for record in records)
-
-        with self._executor() as pool:
-            reading = pool.submit(read_records)
-            mirror = ask(wanted)
-            reading.result()
-        found, barred = collect.without_second(records)
-        with self._lock:
-            if self.last is None:
-                self._state = dataclasses.replace(
-                    self._state, records_read_at=now, barred=barred,
-                    records={record.node: record for record in found})
-        return mirror
+        instances = frozenset(self.cloud.instances(
+            peers.spellings(seen_peers.services, settings.host)))
+        return lambda node, instance: (
+            seen_peers.preferences.may_prefer(seen_peers.view.host, node)
+            if instance is None else instance in instances)
 
     def _read_peers(self, settings: Settings, hosts: Iterable[str] = (),
                     starting: bool = False, zones: bool = True

@@ -163,9 +163,6 @@ class Collector:
         """Read the records that may have changed."""
         state, last = self._state, self._last
         doubtful = incremental.in_doubt(state.records_read_at, doubted)
-        if last is None and state.records_read_at is not None and not doubtful:
-            # The first audit read them before the listing.
-            return
         uncertain = incremental.uncertain(
             state.standing, basis, self._mirror, state.records.keys(),
             last.nodes.keys() if last else ())

@@ -16,8 +16,9 @@ import types
 from unittest import mock
 import weakref
 
-import futurist
 import greenlet
+# It imports eventlet, which cannot be imported in a greenlet.
+import tooz.hashring  # noqa: F401
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
@@ -637,8 +638,7 @@ class Process:
 
         self.stopped = 0
         self.auditor = auditor.Auditor(
-            self.sources, Reader(self.sources), clock,
-            futurist.SynchronousExecutor)
+            self.sources, Reader(self.sources), clock)
         self.auditor._lock = Lock(1)
         self.auditor.audit_changed = functools.partial(
             self._audit_changed, self.auditor.audit_changed)

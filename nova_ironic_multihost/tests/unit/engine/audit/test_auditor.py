@@ -2,18 +2,15 @@
 
 """Audits of several hosts, one after the other."""
 
-from concurrent import futures
 import datetime
 import threading
 from unittest import mock
 
-import fixtures
 
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import operator_news
-from nova_ironic_multihost.rules.mirror import ListingPage
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -371,192 +368,32 @@ class OwnershipTestCase(cloud.AuditTestCase):
             'a', move_across_zones=True).nodes))
 
 
-class FirstRecordsTestCase(cloud.AuditTestCase):
-    """The first audit works with records that are read beside the nodes."""
-
-    def setUp(self):
-        super().setUp()
-        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
-        self.auditors['a'] = self.new_auditor()
-        self.pages = self.auditors['a']._reader._pages
-        self.sources = self.auditors['a'].cloud
-        self.recorded = threading.Event()
-        read = self.sources.records_of
-
-        def noted(hosts):
-            found = read(hosts)
-            self.recorded.set()
-            return found
-
-        self.sources.records_of = noted
-
-    def while_listing(self, act):
-        """Have something done when Ironic is asked for all nodes.
-
-        And the records are read.
-        """
-        page = self.pages.page
-
-        def late(*args):
-            self.assertTrue(self.recorded.wait(60))
-            act()
-            return page(*args)
-
-        self.pages.page = late
-
-    def while_reading(self, act):
-        """Have the records read after that."""
-        read = self.sources.records_of
-
-        def late(hosts):
-            act()
-            return read(hosts)
-
-        self.sources.records_of = late
-
-    def test_nobody_waits_for_them_to_ask_ironic(self):
-        asked = threading.Event()
-        self.while_reading(lambda: self.assertTrue(asked.wait(60)))
-        page = self.pages.page
-
-        def noted(*args):
-            found = page(*args)
-            asked.set()
-            return found
-
-        self.pages.page = noted
-        found = self.audit(settled=False)
-        self.assertEqual(set(cloud.NODES), set(found.nodes))
-        self.assertNotIn(None, [row.body for row in found.nodes.values()])
-        self.assertEqual([], self.asked('node'))
-
-    def test_few_are_kept_before_they_are_known(self):
-        self.useFixture(fixtures.MockPatchObject(auditor, 'UNDECIDED', 1))
-        waits = threading.Event()
-        self.while_reading(lambda: self.assertTrue(waits.wait(60)))
-        wait, page = futures.wait, self.pages.page
-        self.pages.newest = lambda *args: ListingPage(())
-        others = sorted(set(cloud.NODES) - self.preferred('a', 'a', 'b'))
-        found = []
-
-        def wait_and_note(some):
-            waits.set()
-            return wait(some)
-
-        def ask(partition, after, limit, wanted):
-            for node in others[:2]:
-                found.append((wanted(node, None), waits.is_set()))
-            return page(partition, after, limit, wanted)
-
-        self.pages.page = ask
-        with mock.patch.object(futures, 'wait', wait_and_note):
-            self.audit(settled=False)
-        self.assertEqual([(True, False), (True, True)], found)
-
-    def test_reading_them_waits_for_nobody_who_waits_for_the_reader(self):
-        """Else the reader waits for the records, and they for the auditor."""
-        self.useFixture(fixtures.MockPatchObject(auditor, 'UNDECIDED', 0))
-        held, listed = threading.Event(), threading.Event()
-        self.while_reading(lambda: self.assertTrue(held.wait(60)))
-        page, auditor_ = self.pages.page, self.auditors['a']
-        self.pages.newest = lambda *args: ListingPage(())
-        other = min(set(cloud.NODES) - self.preferred('a', 'a', 'b'))
-
-        def hold():
-            with auditor_._lock:
-                held.set()
-                found.append(listed.wait(2))
-
-        found, holder = [], threading.Thread(target=hold)
-
-        def ask(partition, after, limit, wanted):
-            holder.start()
-            self.assertTrue(held.wait(60))
-            wanted(other, None)
-            listed.set()
-            return page(partition, after, limit, wanted)
-
-        self.pages.page = ask
-        self.audit(settled=False)
-        holder.join()
-        self.assertEqual([True], found)
-
-    def test_it_fails_if_they_cannot_be_read(self):
-        self.while_reading(mock.Mock(side_effect=[ZeroDivisionError, None]))
-        self.assertRaises(ZeroDivisionError, self.audit, settled=False)
-
-    def test_they_are_read_once(self):
-        asked = []
-        self.while_listing(lambda: asked.extend(self.asked('records_of')))
-        self.assertEqual(set(cloud.NODES),
-                         set(self.audit(settled=False).nodes))
-        self.assertEqual((['a'], ['a']), (asked, self.asked('records_of')))
-
-    def test_what_is_recorded_here_is_read_with_all_that_nova_needs(self):
-        found = self.audit(settled=False)
-        others = set(cloud.NODES) - self.preferred('a', 'a', 'b')
-        self.assertNotEqual(set(), others)
-        self.assertEqual([], [node for node in others
-                              if found.nodes[node].body is None])
-        self.assertEqual([], self.asked('node'))
+class FirstListingTestCase(cloud.AuditTestCase):
 
     def test_no_more_is_read_with_all_that_nova_needs(self):
         """Its servers, and its nodes by the ring, though it is not up."""
-        class AtOnce(futures.Executor):
-            def submit(self, call):
-                done = futures.Future()
-                done.set_result(call())
-                return done
-
-        self.auditors['a']._executor = AtOnce
-        self.cloud.owners = {}
+        self.auditors['a'] = self.new_auditor()
         self.cloud.set('a', up=False)
         free = dict.fromkeys(cloud.NODES)
         servers = {free.popitem()[0]: 'here', free.popitem()[0]: 'there'}
         self.cloud.placed = {
             uuid: cloud.instance(host, node) for host, (node, uuid)
             in zip('ab', servers.items(), strict=True)}
-        page, found = self.pages.page, set()
+        pages = self.auditors['a']._reader._pages
+        page, found = pages.page, set()
 
         def ask(partition, after, limit, wanted):
             found.update(node for node, instance in {**free, **servers}.items()
                          if wanted(node, instance))
             return page(partition, after, limit, wanted)
 
-        self.pages.page = ask
+        pages.page = ask
         self.audit(settled=False)
         self.assertEqual(
             (self.preferred('a', 'a', 'b') & free.keys())
             | {next(iter(servers))}, found)
 
-    def test_they_are_read_again_if_ironic_did_not_answer(self):
-        self.cloud.broken = True
-        self.assertRaises(OSError, self.audit, settled=False)
-        self.cloud.broken = False
-        self.cloud.owners[cloud.NODES[0]] = 'b'
-        self.assertNotIn(cloud.NODES[0], self.audit(settled=False).nodes)
 
-    def test_they_are_read_again_if_others_may_have_taken_nodes(self):
-        def rob():
-            self.cloud.owners[cloud.NODES[0]] = 'b'
-            self.auditors['a'].doubt()
-
-        self.while_listing(rob)
-        self.assertNotIn(cloud.NODES[0], self.audit(settled=False).nodes)
-        self.assertEqual(['a', 'a'], self.asked('records_of'))
-
-    def test_of_each_it_is_looked_at_until_they_are_read_anew(self):
-        self.audit(settled=False)
-        self.assertTrue(self.auditors['a'].in_doubt)
-        self.audit()
-        self.assertFalse(self.auditors['a'].in_doubt)
-
-    def test_what_others_took_meanwhile_is_theirs_once_it_has_started(self):
-        self.while_listing(lambda: self.cloud.owners.update(
-            {cloud.NODES[0]: 'b'}))
-        self.auditors['a'].audit(audit_state.Settings('a'), settled=False)
-        self.auditors['a'].doubt()
-        self.assertNotIn(cloud.NODES[0], self.audit().nodes)
 
 
 class AuditHostsTestCase(cloud.AuditTestCase):

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import enum
+import random
 
 from nova_ironic_multihost.rules.model import Facts
 from nova_ironic_multihost.rules.model import InstanceState
@@ -271,34 +271,13 @@ def _refusal(node: str, facts: Facts) -> Reason | None:
     return None
 
 
-def pulls(reasons: Mapping[str, Reason], limit: int,
-          busy: Sequence[str] = ()) -> list[str]:
-    """Return the nodes to pull, for which to ask placement for allocations."""
-    # Those that are still busy come last, so that they do not block others.
-    return _in_order(reasons, Reason.PULLED, busy)[:limit]
-
-
-def still_busy(reasons: Mapping[str, Reason], busy: Sequence[str],
-               asked: Sequence[str], allocated: Set[str]) -> tuple[str, ...]:
-    """Return the nodes to pull that had an allocation, first asked first."""
-    return _next_order(reasons, {Reason.PULLED}, busy, asked, allocated)
-
-
-def _in_order(reasons: Mapping[str, Reason], wanted: Reason,
-              last: Sequence[str]) -> list[str]:
-    places = {node: place for place, node in enumerate(last, 1)}
-    return sorted(
-        (node for node, reason in reasons.items() if reason is wanted),
-        key=lambda node: (places.get(node, 0), node))
-
-
-def _next_order(reasons: Mapping[str, Reason], wanted: Set[Reason],
-                last: Sequence[str], tried: Sequence[str], failed: Set[str]
-                ) -> tuple[str, ...]:
-    # Without a reason a node keeps its place: some audits decide only some.
-    return (*(node for node in last if node not in tried and (
-                  node not in reasons or reasons[node] in wanted)),
-            *(node for node in tried if node in failed))
+def some_of(reasons: Mapping[str, Reason], wanted: Reason,
+            limit: int | None) -> list[str]:
+    """Return the nodes with a reason, or so many of them, in random order."""
+    # So nodes that are busy, or that failed before, do not block others.
+    nodes = sorted(node for node, reason in reasons.items()
+                   if reason is wanted)
+    return random.sample(nodes, len(nodes))[:limit]
 
 
 def with_allocations(reasons: Mapping[str, Reason], asked: Iterable[str],
@@ -325,12 +304,6 @@ def _replaced(reasons: Mapping[str, Reason], changed: Mapping[str, Reason]
           ) -> Mapping[str, Reason]:
     # A copy takes megabytes.
     return {**reasons, **changed} if changed else reasons
-
-
-def adoptions(reasons: Mapping[str, Reason],
-              refused: Sequence[str] = ()) -> list[str]:
-    """Return the ADOPTED nodes in the order in which to check their builds."""
-    return _in_order(reasons, Reason.ADOPTED, refused)
 
 
 def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
@@ -363,32 +336,16 @@ def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
                for uuid, state in builds.items())
 
 
-def takeovers(reasons: Mapping[str, Reason], limit: int,
-              refused: Sequence[str] = ()) -> list[str]:
-    """Return the nodes with instances to take over in this audit."""
-    # Those that were refused come last, so that they do not block others.
-    return _in_order(reasons, Reason.TAKEN_OVER, refused)[:limit]
-
-
-def still_refused(reasons: Mapping[str, Reason], refused: Sequence[str],
-                  asked: Sequence[str], taken: Container[str]
-                  ) -> tuple[str, ...]:
-    """Return the nodes with a failed takeover, the first tried first."""
-    # The instance changes hosts or has a migration, or a service is silent.
-    return _next_order(
-        reasons, {Reason.TAKEN_OVER, Reason.ADOPTED}, refused, asked,
-        frozenset(node for node in asked if node not in taken))
-
-
-def with_takeovers(reasons: Mapping[str, Reason], refused: Container[str],
+def with_takeovers(reasons: Mapping[str, Reason], failed: Container[str],
                    taken: Container[str]) -> Mapping[str, Reason]:
     """Return the reasons with TAKEN_OVER only where the takeover succeeded."""
+    # The instance changes hosts or has a migration, or a service is silent.
     return _replaced(reasons, {
-        node: (Reason.TAKEOVER_FAILED if node in refused
+        node: (Reason.TAKEOVER_FAILED if node in failed
                else Reason.INSTANCE_WAITS)
         for node, reason in reasons.items()
         if reason is Reason.TAKEN_OVER and node not in taken
-        or reason is Reason.AWAITED and node in refused})
+        or reason is Reason.AWAITED and node in failed})
 
 
 def lost_nodes_to_peers(facts: Facts, owned: Set[str]) -> bool:

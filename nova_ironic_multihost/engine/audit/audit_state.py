@@ -111,8 +111,6 @@ class AuditState:
         this host's second row, or ''.
     :param records_read_at: when all records were read, monotonic seconds.
     :param standing: inputs of the last audit.
-    :param busy: result of :func:`.ownership.still_busy`.
-    :param refused: result of :func:`.ownership.still_refused`.
     :param providers_to_delete: nodes with a provider that nova may have left.
     :param recent: nodes from other owners, a set per audit, the newest first.
     :param mapped: whether this host is mapped to a cell, None if unknown.
@@ -129,8 +127,6 @@ class AuditState:
     standing: incremental.LastAudit = incremental.LastAudit()
     partition_labels: Mapping[HostKey, str] = dataclasses.field(
         default_factory=dict)
-    busy: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
     absences: mirror.Absences = mirror.Absences()
     mapped: bool | None = None
     host_aggregates: peers.KnownAggregates = peers.KnownAggregates()

@@ -218,8 +218,8 @@ class Auditor:
                 ) -> decide.Decision:
         return decide.decide(
             self.cloud, self._reader, collected.facts,
-            settings, functools.partial(self._eligible, settings),
-            self._state.busy, self._state.refused, builds, adoptions)
+            settings, functools.partial(self._eligible, settings), builds,
+            adoptions)
 
     def _eligible(self, settings: Settings, hosts: Set[str]
                   ) -> frozenset[HostKey]:
@@ -264,8 +264,7 @@ class Auditor:
             decided = self._decide(settings, collected, builds, adoptions)
             latest, *earlier = self._state.recent
             self._state = dataclasses.replace(
-                self._state, busy=decided.busy, refused=decided.refused,
-                recent=(latest.union(
+                self._state, recent=(latest.union(
                     node for node, reason in decided.reasons.items()
                     if reason.mine), *earlier))
             self._merge(last, collected, decided.reasons, then,
@@ -432,8 +431,4 @@ class Auditor:
                     if not incremental.reason_lasts(node, reason, facts)),
                 self._state.standing.turn + 1),
             partition_labels=labels,
-            busy=tuple(node for node in decided.busy
-                       if node in decided.reasons),
-            refused=tuple(node for node in decided.refused
-                          if node in decided.reasons),
             recent=(acquired, *self._state.recent)[:RECENT])

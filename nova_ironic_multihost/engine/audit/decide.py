@@ -43,15 +43,12 @@ class Decision:
     """
 
     reasons: Mapping[str, Reason]
-    busy: tuple[str, ...]
-    refused: tuple[str, ...]
     taken_over: Mapping[str, str | None]
     at_rest: frozenset[str] = frozenset()
 
 
 def decide(cloud: Cloud, reader: Lister, facts: Facts,
-           settings: Settings, eligible: Eligible, busy: tuple[str, ...] = (),
-           refused: tuple[str, ...] = (),
+           settings: Settings, eligible: Eligible,
            arrived: Set[str] = frozenset(),
            adoptions: int | None = None) -> Decision:
     """Decide, and take over instances and builds.
@@ -64,37 +61,33 @@ def decide(cloud: Cloud, reader: Lister, facts: Facts,
     :param adoptions: the most free nodes of dead hosts to claim, None for all;
         each costs a read of placement.
     """
-    decided = ownership.decide(facts)
-    reasons: Mapping[str, Reason] = decided
-    taken, served = _take_over_instances(cloud, facts, ownership.takeovers(
-        reasons, settings.takeovers_per_audit, refused), settings, eligible)
-    asked = ownership.pulls(reasons, settings.pulls_per_audit, busy)
-    adopted = ownership.adoptions(reasons, refused)[:adoptions]
+    reasons: Mapping[str, Reason] = ownership.decide(facts)
+    taken, served = _take_over_instances(cloud, facts, ownership.some_of(
+        reasons, Reason.TAKEN_OVER, settings.takeovers_per_audit), settings,
+        eligible)
+    asked = ownership.some_of(
+        reasons, Reason.PULLED, settings.pulls_per_audit)
+    adopted = ownership.some_of(reasons, Reason.ADOPTED, adoptions)
     reasons = ownership.with_adoptions(reasons, adopted)
     consumers = cloud.consumers_of([*asked, *adopted])
     unanswered = frozenset(
         node for node, some in consumers.items() if some is None)
     allocated = frozenset(
         node for node in asked if _may_be_used(consumers[node]))
-    busy = ownership.still_busy(reasons, busy, asked, allocated)
     builds = _builds(cloud, {node: consumers[node] for node in adopted})
-    # Nodes without an answer come last the next time.
-    tried = [node for node in adopted if node in unanswered]
-    abandoned, ended, adopted = _take_over_builds(
+    abandoned, ended, tried = _take_over_builds(
         cloud, reader, facts, builds, adopted, settings, eligible,
         settings.takeovers_per_audit - len(taken))
-    tried += adopted
     reasons = ownership.with_allocations(reasons, asked, allocated.union(
         node for node, some in builds.items()
         if ownership.awaited(
             some, {*arrived, *abandoned}, facts.host)), unanswered)
-    refused = ownership.still_refused(
-        decided, refused, [*tried, *served], ended | taken.keys())
-    reasons = ownership.with_takeovers(reasons, refused, taken)
+    reasons = ownership.with_takeovers(
+        reasons, {*tried, *served} - ended - taken.keys(), taken)
     states = {instance: facts.instance_states[instance]
               for instance in taken.values()}
     return Decision(
-        reasons, busy, refused,
+        reasons,
         {**abandoned, **{instance: state.host
                          for instance, state in states.items()}},
         frozenset(instance for instance, state in states.items()

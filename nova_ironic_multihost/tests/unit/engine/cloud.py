@@ -12,6 +12,7 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import recheck
+from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules.model import InstanceState
@@ -136,6 +137,10 @@ class Cloud:
         return True
 
 
+class AwayError(ListingError, OSError):
+    """Ironic does not answer."""
+
+
 class Pages(listings.Ironic):
     """The nodes of a cloud, as Ironic lists them: all, to everybody."""
 
@@ -162,7 +167,7 @@ class Pages(listings.Ironic):
     def _answer(self, question):
         super()._answer(question)
         if self._cloud.broken:
-            raise OSError('Ironic is away')
+            raise AwayError('Ironic is away')
         listed = {node: instance
                   for node, instance in self._cloud.ironic.items()
                   if node not in self._cloud.hidden}
@@ -255,7 +260,7 @@ class AuditTestCase(base.BaseTestCase):
             host, points=32, **{**self.options, **options}), settled,
             has=lambda node: node not in self.refused)
         if self.clock.now == self.auditors[host]._doubted:
-            # The first one leaves a doubt, which is older than the next one.
+            # A doubt is older than the next audit.
             self.clock.now += 1
         for node in found.nodes.keys() - self.refused:
             self.cloud.owners[node] = host

@@ -363,7 +363,6 @@ class TakeoverTestCase(base.BaseTestCase):
 
     def test_only_so_many_at_once(self):
         reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
-        self.assertEqual(['n1', 'n2'], ownership.takeovers(reasons, 2))
         self.assertEqual(
             {'n1': Reason.TAKEN_OVER, 'n2': Reason.TAKEOVER_FAILED,
              'n3': Reason.INSTANCE_WAITS},
@@ -374,19 +373,6 @@ class TakeoverTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.TAKEOVER_FAILED, 'n2': Reason.AWAITED},
             ownership.with_takeovers(reasons, ['n1'], ()))
-
-    def test_those_that_were_refused_keep_nobody_waiting(self):
-        reasons = dict.fromkeys(('n1', 'n2', 'n3'), Reason.TAKEN_OVER)
-        refused = ownership.still_refused(reasons, (), ['n1', 'n2'], {'n1'})
-        self.assertEqual(('n2',), refused)
-        self.assertEqual(
-            ['n1', 'n3', 'n2'], ownership.takeovers(reasons, 3, refused))
-        self.assertEqual(('n2', 'n1'), ownership.still_refused(
-            reasons, refused, ['n1', 'n3'], {'n3'}))
-        # None of them is awaited: the next looks need not try it.
-        self.assertNotIn(
-            Reason.INSTANCE_WAITS,
-            ownership.with_takeovers(reasons, ('n2', 'n1'), {'n3'}).values())
 
 
 @st.composite
@@ -512,37 +498,16 @@ class PullsTestCase(base.BaseTestCase):
                'n4': Reason.PULLED}
 
     def test_no_more_than_the_limit(self):
-        self.assertEqual(['n1', 'n3'], ownership.pulls(self.reasons, 2))
-        self.assertEqual([], ownership.pulls(self.reasons, 0))
+        pulled = {'n1', 'n3', 'n4'}
+        for limit, count in (0, 0), (2, 2), (9, 3), (None, 3):
+            some = ownership.some_of(self.reasons, Reason.PULLED, limit)
+            self.assertEqual(count, len(some))
+            self.assertLessEqual(set(some), pulled)
 
-    def test_nodes_that_were_busy_keep_nobody_waiting(self):
-        self.assertEqual(['n3', 'n4'], ownership.pulls(
-            self.reasons, 2, ['n1']))
-        self.assertEqual(['n4', 'n3', 'n1'], ownership.pulls(
-            self.reasons, 3, ['n3', 'n1']))
-
-    def test_busy_until_it_is_asked_again(self):
-        # What was not decided on keeps its turn.
-        self.assertEqual(('n1', 'other', 'n4', 'n3'), ownership.still_busy(
-            self.reasons, ['n1', 'n2', 'n3', 'other'], ['n4', 'n3'],
-            {'n3', 'n4'}))
-        self.assertEqual((), ownership.still_busy(
-            self.reasons, ['n1'], ['n1', 'n3'], frozenset()))
-
-    @given(st.integers(1, 5), st.lists(
-        st.sets(st.integers(0, 9)), min_size=10, max_size=10))
-    def test_each_gets_its_turn(self, limit, allocated):
-        reasons = dict.fromkeys(range(10), Reason.PULLED)
-        busy, asked = (), set()
-        for audit in range(-(-len(reasons) // limit)):
-            now = ownership.pulls(reasons, limit, busy)
-            asked.update(now)
-            idle = [node for node in now if node not in allocated[audit]]
-            busy = ownership.still_busy(
-                reasons, busy, now, allocated[audit].intersection(now))
-            for node in idle:
-                reasons[node] = Reason.KEPT
-        self.assertEqual(set(range(10)), asked)
+    def test_each_gets_its_turn(self):
+        self.assertEqual({'n1', 'n3', 'n4'}, {
+            node for _ in range(200)
+            for node in ownership.some_of(self.reasons, Reason.PULLED, 1)})
 
     def test_only_idle_nodes_are_pulled(self):
         self.assertEqual(

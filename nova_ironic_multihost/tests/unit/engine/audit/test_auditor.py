@@ -6,7 +6,6 @@ import datetime
 import threading
 from unittest import mock
 
-
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
@@ -164,7 +163,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         busy = set(sorted(wanted)[:2])
         self.cloud.allocations = dict.fromkeys(busy, frozenset(['i1']))
         self.audit('a')
-        for _ in wanted:
+        for _ in range(100):
             self.audit('a', pulls_per_audit=1)
         self.assertEqual(wanted - busy, {
             node for node, owner in self.cloud.owners.items()
@@ -312,6 +311,7 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertEqual(set(NODES[2:]), mine)
         self.assertEqual({Reason.BARRED}, {
             found.reasons[node] for node in NODES[:2]})
+        self.clock.now += 1
         self.audit('a')
         self.assertEqual({'a'}, set(self.cloud.owners.values()))
         self.assertFalse(self.auditors['a'].is_barred(NODES[0]))
@@ -521,6 +521,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         self.cloud.set('a', up=False)
         gone = min(self.share)
         del self.cloud.ironic[gone]
+        self.auditors['b'].read(audit_state.Settings('b'))
         self.assertEqual(self.share - {gone}, self.audit_hosts('b', 'a')[1])
 
     def test_nodes_of_another_partition_are_no_business_of_mine(self):
@@ -531,6 +532,7 @@ class AuditHostsTestCase(cloud.AuditTestCase):
         for node in self.theirs - {few}:
             self.cloud.owners[node] = 'c'
         self.cloud.hidden = {few}
+        self.auditors['b'].read(audit_state.Settings('b', partition))
         self.assertEqual(set(), self.audit_hosts(
             'b', 'a', partition=partition)[1])
 

@@ -64,9 +64,6 @@ class NodeAudits:
             self._service.tracker.fill(self._service.due_nodes.ready())
             self._filled = True
         self._service.due_nodes.skip_unchanged(self.audited.nodes)
-        self._service.notifier.follow(
-            CONF.host, self._service.auditor.last,
-            self._service.auditor.absences)
         self._service.rebalancer.once(settings.partition().label)
 
     def audit_all(self):

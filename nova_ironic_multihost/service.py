@@ -34,7 +34,6 @@ from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost import conf
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
-from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.audit import recheck
 from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.base import periodic
@@ -139,7 +138,6 @@ class DriverService:
             CONF.host, queues, rpc_queue.BuildCopier(CONF.host), requests,
             here)
         instances = nova_servers.ServerCalls(virtapi)
-        self.notifier = operator_news.Notifier(instances)
         sent = undo.BuildRequests(CONF.host, self.tracker)
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,

@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tell operators what an audit found: in the log, and by notifications.
-
-A notification (page "Notifications") has a thread of its own and one try, so a
-message bus that is down delays no audit.
-"""
+"""Tell operators what an audit found, and notify them of takeovers."""
 
 import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import functools
 import logging
 import time
 
 from oslo_log import log
 
-from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
-from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import Instances
-from nova_ironic_multihost.rules import mirror
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
@@ -169,92 +161,22 @@ class Notices:
             self._counted = counted
 
 
-#: Prefix of the keys of a payload, and its namespace.
-PAYLOAD_PREFIX = 'ironic_multihost_object'
-PAYLOAD_NAMESPACE = 'ironic_multihost'
-
-
-@dataclasses.dataclass(frozen=True)
-class Notification:
-    """A notification: event type, name, version and values of its payload."""
-
-    kind: str
-    name: str
-    #: A new field raises the minor one, a removed or changed one the major.
-    version: str
-    fields: dict[str, object]
-
-    @property
-    def payload(self) -> dict[str, object]:
-        """The payload as an oslo.versionedobjects primitive."""
-        return {f'{PAYLOAD_PREFIX}.name': self.name,
-                f'{PAYLOAD_PREFIX}.namespace': PAYLOAD_NAMESPACE,
-                f'{PAYLOAD_PREFIX}.version': self.version,
-                f'{PAYLOAD_PREFIX}.data': self.fields}
-
-
-def takeover_notification(host: str, source_host: str, instances: Iterable[str]
-                         ) -> Notification:
-    """Return the notification of a takeover; the source may be ''."""
-    return Notification(
-        'ironic_multihost.takeover', 'TakeoverPayload', '1.0', {
-            'host': host, 'source_host': source_host,
-            'instances': sorted(instances)})
-
-
-def brake_notification(host: str, engaged: bool, missing: int) -> Notification:
-    """Return the notification that the brake has changed."""
-    return Notification('ironic_multihost.brake', 'BrakePayload', '1.0', {
-        'host': host, 'engaged': engaged, 'missing': missing})
-
-
-#: Reasons of the nodes that other hosts get when this service is disabled.
-FREE = frozenset({Reason.KEPT, Reason.CREATED, Reason.ADOPTED,
-                  Reason.PULLED})
-
-
-class Notifier:
-    """Sends notifications, for any thread."""
-
-    def __init__(self, instances: Instances,
-                 start: Callable[..., object] | None = None) -> None:
-        self._instances = instances
-        self._start = start or functools.partial(
-            periodic.start_thread, 'notifier')
-        # The state that was sent last; a new process sends no change. Only
-        # nova's audits use it.
-        self._braked = False
-        self._drain = 'in_service'
-
-    def tell(self, event: Notification) -> None:
-        """Send a notification soon; raises nothing."""
-        self._start(self._send, event)
-
-    def follow(self, host: str, audit: Audit, absences: mirror.Absences
-               ) -> None:
-        """Send the changes that an audit of all nodes has found."""
-        me = audit.view.services.get(audit.view.host)
-        counted = ownership.count_reasons(audit.reasons)
-        free = sum(counted[reason] for reason in FREE)
-        state = 'in_service'
-        # A stopped service is disabled as well, but comes back.
-        if me is not None and me.disabled and not me.stop_marker:
-            state = 'draining' if free else 'drained'
-        braked, self._braked = self._braked, absences.braked
-        before, self._drain = self._drain, state
-        if braked != absences.braked:
-            self.tell(brake_notification(
-                host, absences.braked, len(absences.counts)))
-        if before != state:
-            self.tell(Notification(
-                'ironic_multihost.drain', 'DrainPayload', '1.0', {
-                    'host': host, 'state': state, 'free': free, 'served': sum(
-                        counted[reason] for reason in ownership.SERVED)}))
-
-    def _send(self, event: Notification) -> None:
-        try:
-            self._instances.notify(event.kind, event.payload)
-        except Exception as exc:  # noqa: BLE001
-            LOG.warning('The notification %(kind)s was not sent: %(exc)s. '
-                        'Nothing else depends on it.',
-                        {'kind': event.kind, 'exc': exc})
+def notify_takeover(instances: Instances, host: str, source_host: str,
+                    uuids: Iterable[str]) -> None:
+    """Send the notification of a takeover, once; the source may be ''."""
+    # A primitive of oslo.versionedobjects. A new field raises the minor
+    # version, a removed or changed one the major.
+    payload = {
+        'name': 'TakeoverPayload',
+        'namespace': 'ironic_multihost',
+        'version': '1.0',
+        'data': {'host': host, 'source_host': source_host,
+                 'instances': sorted(uuids)},
+    }
+    try:
+        instances.notify('ironic_multihost.takeover', {
+            f'ironic_multihost_object.{key}': value
+            for key, value in payload.items()})
+    except Exception as exc:  # noqa: BLE001
+        LOG.warning('The notification of a takeover was not sent: %s. '
+                    'Nothing else depends on it.', exc)

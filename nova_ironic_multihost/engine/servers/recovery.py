@@ -77,7 +77,6 @@ class Recovery:
         self._clock = clock
         self._start = start or functools.partial(
             periodic.start_thread, 'takeover')
-        self._notifier = operator_news.Notifier(instances, self._start)
         self._under_way = under_way
         self._recorder = recorder or Metrics(clock)
         self._operations = operations
@@ -139,8 +138,9 @@ class Recovery:
             LOG.info('Took over %(count)d instances of compute service '
                      '%(host)s, which is down.',
                      {'count': len(uuids), 'host': host})
-            self._notifier.tell(
-                operator_news.takeover_notification(self._name, host, uuids))
+            # A message bus that is down must delay nothing.
+            self._start(operator_news.notify_takeover, self._instances,
+                        self._name, host, uuids)
 
     def start(self, init: Callable[[], object], instance: Instance) -> None:
         """Call nova's ``init`` for an instance at the start of the service.

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import json
-import threading
 from unittest import mock
 
 from oslotest import base
@@ -99,114 +97,25 @@ class NoticesTestCase(base.BaseTestCase):
         self.assertIn('Managing 2 of 2 nodes', second)
 
 
-class HeraldTestCase(base.BaseTestCase):
+class NotificationTestCase(base.BaseTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.sent = []
-        self.notifier = self.herald_of(lambda kind, payload: self.sent.append(
-            (kind, payload['ironic_multihost_object.data'])))
+    def notify(self, notify):
+        operator_news.notify_takeover(
+            mock.Mock(notify=notify), 'new', 'old', ['i2', 'i1'])
 
-    def herald_of(self, notify, start=lambda target, *args: target(*args)):
-        return operator_news.Notifier(mock.Mock(notify=notify), start)
-
-    def follow(self, reasons=(), missing=0, braked=False, **state):
-        view = peers.view(
-            [peers.ComputeService('Me', True, **state)],
-            peers.Partition(), 'Me')
-        self.notifier.follow('Me', audit_state.Audit(
-            view, None, {f'n{i}': reason for i, reason in enumerate(reasons)},
-            {}, {}), mirror.Absences(
-                {f'gone{i}': 0 for i in range(missing)}, braked=braked))
-        sent, self.sent = self.sent, []
-        return sent
-
-    def test_what_is_as_ever_is_not_told(self):
-        self.assertEqual([], self.follow([Reason.KEPT]))
-        self.assertEqual([], self.follow([Reason.KEPT], missing=1))
-
-    def test_brake_is_told_when_it_changes(self):
-        self.assertEqual([('ironic_multihost.brake', {
-            'host': 'Me', 'engaged': True, 'missing': 7})],
-            self.follow(missing=7, braked=True))
-        self.assertEqual([], self.follow(missing=8, braked=True))
-        self.assertEqual([('ironic_multihost.brake', {
-            'host': 'Me', 'engaged': False, 'missing': 0})], self.follow())
-        self.assertEqual([], self.follow())
-
-    def test_drain_is_told_when_it_changes(self):
-        def told(state, free, served):
-            return [('ironic_multihost.drain', {
-                'host': 'Me', 'state': state, 'free': free,
-                'served': served})]
-
-        mine = [Reason.INSTANCE_HERE, Reason.TAKEN_OVER]
-        free = [Reason.KEPT, Reason.CREATED, Reason.ADOPTED, Reason.PULLED]
-        others = [Reason.INSTANCE_ELSEWHERE, Reason.OTHER_PREFERRED]
-        self.assertEqual([], self.follow([*mine, *free, *others]))
-        self.assertEqual(told('draining', 4, 2), self.follow(
-            [*mine, *free, *others], disabled=True))
-        self.assertEqual([], self.follow(
-            [*mine, *free[:1], *others], disabled=True))
-        self.assertEqual(told('drained', 0, 2), self.follow(
-            [*mine, *others], disabled=True))
-        self.assertEqual([], self.follow([*mine, *others], disabled=True))
-        # A server was deleted.
-        self.assertEqual(told('draining', 1, 1), self.follow(
-            [*mine[:1], *free[:1]], disabled=True))
-        self.assertEqual(told('in_service', 1, 1), self.follow(
-            [*mine[:1], *free[:1]]))
-        self.assertEqual([], self.follow([*mine[:1], *free[:1]]))
-
-    def test_who_is_about_to_end_is_not_drained(self):
-        self.assertEqual([], self.follow(
-            [Reason.KEPT], disabled=True, stop_marker='bye'))
+    def test_type_version_and_fields(self):
+        """If one changes, so do the version and notifications.rst."""
+        sent = []
+        self.notify(lambda *event: sent.append(event))
+        self.assertEqual([('ironic_multihost.takeover', {
+            'ironic_multihost_object.name': 'TakeoverPayload',
+            'ironic_multihost_object.namespace': 'ironic_multihost',
+            'ironic_multihost_object.version': '1.0',
+            'ironic_multihost_object.data': {
+                'host': 'new', 'source_host': 'old',
+                'instances': ['i1', 'i2']}})], sent)
 
     def test_bus_that_is_down_hurts_nobody(self):
-        def refuse(kind, payload):
-            raise OSError('no bus')
-
-        one = self.herald_of(refuse)
         with self.assertLogs(operator_news.__name__, 'WARNING') as logs:
-            one.tell(operator_news.brake_notification('me', True, 7))
+            self.notify(mock.Mock(side_effect=OSError('no bus')))
         self.assertIn('no bus', logs.output[0])
-        self.assertIn('ironic_multihost.brake', logs.output[0])
-
-    def test_nobody_waits_for_the_bus(self):
-        answers, sent = threading.Event(), threading.Event()
-        self.addCleanup(answers.set)
-
-        def notify(kind, payload):
-            answers.wait(60)
-            sent.set()
-
-        operator_news.Notifier(mock.Mock(notify=notify)).tell(
-            operator_news.brake_notification('me', True, 7))
-        self.assertFalse(sent.is_set())
-        answers.set()
-        self.assertTrue(sent.wait(60))
-
-
-#: Of every one: (type, name, version, fields). Whoever changes one raises
-#: its version, and doc/source/reference/notifications.rst.
-SENT = (
-    (operator_news.takeover_notification('new', 'old', ['i2', 'i1']), (
-        'ironic_multihost.takeover', 'TakeoverPayload', '1.0', {
-            'host': 'new', 'source_host': 'old', 'instances': ['i1', 'i2']})),
-    (operator_news.brake_notification('me', True, 7), (
-        'ironic_multihost.brake', 'BrakePayload', '1.0', {
-            'host': 'me', 'engaged': True, 'missing': 7})),
-)
-
-
-class EventsTestCase(base.BaseTestCase):
-
-    def test_types_versions_and_fields(self):
-        for event, (kind, name, version, fields) in SENT:
-            self.assertEqual(kind, event.kind)
-            self.assertEqual({
-                'ironic_multihost_object.name': name,
-                'ironic_multihost_object.namespace': 'ironic_multihost',
-                'ironic_multihost_object.version': version,
-                'ironic_multihost_object.data': fields},
-                json.loads(json.dumps(event.payload)))

@@ -454,7 +454,7 @@ class WorkTestCase(InstancesTestCase):
             self.recovery.took_over({'i1': 'dead'}, at_rest={'i1'})
             self.join()
         [(_, payload)] = [call.args for call in notify.mock_calls]
-        told = payload[f'{operator_news.PAYLOAD_PREFIX}.data']
+        told = payload['ironic_multihost_object.data']
         self.assertEqual(('Mine', 'dead', ['i1']), (
             told['host'], told['source_host'], told['instances']))
         self.assertEqual({'i1'}, self.came)

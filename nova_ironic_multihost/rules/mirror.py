@@ -8,13 +8,13 @@ by Ironic sets ``updated_at``, to the second, by each conductor's clock. The
 API sorts by it without showing it (ironic.api.controllers.v1.node).
 """
 
-import bisect
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import datetime
+import random
 import typing
 
 #: The most by which Ironic's clocks may differ and a write may be late. Only a
@@ -182,7 +182,6 @@ class Absences:
     #: The nodes that are taken for deleted.
     confirmed: Set[str] = frozenset()
     braked: bool = False
-    asked: str = ''
 
 
 def too_few(mine: Set[str], listed: Set[str], percent: int) -> bool:
@@ -204,19 +203,16 @@ def note_absences(absences: Absences, mine: Set[str], listed: Set[str],
     return Absences(
         {node: 0 if braked else absences.counts.get(node, 0)
          for node in sorted(missing)},
-        frozenset(), braked, absences.asked)
+        frozenset(), braked)
 
 
 def absence_questions(absences: Absences) -> list[str]:
-    """Return the nodes to ask for: those with most 404, others in start."""
+    """Return the nodes to ask for: those with most 404, others by chance."""
     if absences.braked:
         return []
     counts = absences.counts
-    missing = sorted((node for node in counts if counts[node]),
-                     key=lambda node: -counts[node])
-    others = sorted(node for node in counts if not counts[node])
-    start = bisect.bisect_right(others, absences.asked)
-    return [*missing, *others[start:], *others[:start]][:ABSENCE_QUESTIONS]
+    return sorted(random.sample(sorted(counts), len(counts)),
+                  key=lambda node: -counts[node])[:ABSENCE_QUESTIONS]
 
 
 def absences_answered(absences: Absences, mine: Set[str], gone: Set[str],
@@ -230,6 +226,4 @@ def absences_answered(absences: Absences, mine: Set[str], gone: Set[str],
         for node, count in absences.counts.items()}
     confirmed = frozenset(
         node for node, count in counts.items() if count >= needed)
-    return Absences(
-        counts, confirmed, absences.braked,
-        next(reversed(absence_questions(absences)), absences.asked))
+    return Absences(counts, confirmed, absences.braked)

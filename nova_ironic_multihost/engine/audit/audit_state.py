@@ -104,8 +104,6 @@ class AuditState:
     :param audits: audits in a row in which this host was a member and no peer
         called it dead.
     :param begun: start of the last audit, monotonic seconds.
-    :param rounds: audits in a row in which the partition of a member was
-        unknown; chooses the next samples.
     :param records: of the nodes recorded on this host.
     :param barred: node for which the database refuses this host -> uuid of
         this host's second row, or ''.
@@ -120,7 +118,6 @@ class AuditState:
     preferences: ring.Preferences | None = None
     audits: int = 0
     begun: float | None = None
-    rounds: int = 0
     records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     barred: Mapping[str, str] = dataclasses.field(default_factory=dict)
     records_read_at: float | None = None

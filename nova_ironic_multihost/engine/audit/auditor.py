@@ -407,8 +407,6 @@ class Auditor:
         labels.update((record.owner, record.partition)
                       for record in facts.records.values()
                       if facts.view.live(record.owner))
-        unknown = (set(facts.preferences.members) - {facts.host}
-                   - labels.keys())
         acquired = frozenset(node for node, owner in audit.owners.items()
                              if owner != facts.host)
         if state.records_read_at != self._state.records_read_at:
@@ -418,7 +416,6 @@ class Auditor:
             preferences=facts.preferences,
             audits=state.audits + 1 if facts.view.member(facts.host) else 0,
             begun=begun,
-            rounds=state.rounds + 1 if unknown else 0,
             providers_to_delete=(self._state.providers_to_delete
                                  | state.absences.confirmed),
             standing=incremental.LastAudit(

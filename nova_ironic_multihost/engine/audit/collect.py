@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 from collections.abc import Sized
 import dataclasses
+import random
 from typing import Any
 
 from oslo_log import log as logging
@@ -37,10 +38,6 @@ LOG = logging.getLogger(__name__)
 
 #: Records that are read to learn the partition of a member.
 SAMPLE = 8
-
-#: Audits with samples until all records of a member are read: by then it can
-#: hardly have many, and nova returns them in one reply.
-SAMPLES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,38 +251,33 @@ class Collector:
 
     def _records_of_others(self, facts: Facts) -> dict[str, Record]:
         """Read the owners of candidate nodes and of sample nodes."""
+        unknown = {member for member in self._peers.preferences.members
+                   if member != self._peers.view.host
+                   and member not in self._state.partition_labels}
         wanted = dict.fromkeys(ownership.candidates(facts))
-        wanted.update(dict.fromkeys(self._samples()))
+        wanted.update(dict.fromkeys(self._samples(unknown)))
         records = self._cloud.records(list(wanted)) if wanted else []
-        if self._state.rounds >= SAMPLES:
-            for member in sorted(self._unknown()):
+        if self._state.standing.turn % incremental.TURNS == 0:
+            # After samples a member can hardly have many records: nova's
+            # conductor returns them in one reply.
+            for member in sorted(unknown):
                 records += without_second(self._cloud.records_of(
                     peers.spellings(self._services, member)))[0][:1]
         return {record.node: record for record in records
                 if record.node not in facts.my_nodes}
 
-    def _unknown(self) -> set[HostKey]:
-        """Return the members of which the partition is unknown."""
-        return {member for member in self._peers.preferences.members
-                if member != self._peers.view.host
-                and member not in self._state.partition_labels}
-
-    def _samples(self) -> Iterator[str]:
+    def _samples(self, members: Set[HostKey]) -> Iterator[str]:
         """Yield nodes with records that tell the partition of members."""
         # A member of another partition would leave its share unowned.
-        members = self._unknown()
-        seen: collections.Counter[str] = collections.Counter()
-        first = self._state.rounds * SAMPLE
-        for node in self._mirror.nodes:
-            if not members:
-                return
+        wanted = collections.Counter(dict.fromkeys(members, SAMPLE))
+        nodes = list(self._mirror.nodes) if members else []
+        for node in random.sample(nodes, len(nodes)):
             host = self._peers.preferences.host_for(node)
-            if host in members:
-                if first <= seen[host]:
-                    yield node
-                seen[host] += 1
-                if seen[host] == first + SAMPLE:
-                    members.discard(host)
+            if host is not None and wanted[host]:
+                wanted[host] -= 1
+                yield node
+            if not any(wanted.values()):
+                return
 
     def _used(self, nodes: Set[str]) -> set[str]:
         """Return nodes with allocations: nobody can delete their provider."""

@@ -230,6 +230,7 @@ class OfferTestCase(cloud.AuditTestCase):
         offers = recheck.Recheck(self.auditors['b'], cloud.Tracker(
             *cloud.NODES), lambda: ending)
         mine, = sorted(self.preferred('b', 'a', 'b'))[:1]
+        self.cloud.asked.clear()
         self.assertIs(Offer.AS_IRONIC_SAYS, offers.of(mine))
         self.assertEqual([mine], self.asked('record'))
         self.cloud.owners[mine] = 'a'

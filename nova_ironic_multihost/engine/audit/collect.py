@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
-from collections.abc import Sized
 import dataclasses
 import random
 from typing import Any
@@ -113,7 +112,7 @@ class Collector:
         records = {
             record.node: record for record in (
                 without_second(self._cloud.records_of(names))[0]
-                if self._too_many(wanted, owners)
+                if wanted and only is None
                 else self._cloud.records(list(wanted)))
             if record.owner in owners and record.node in wanted}
         facts = self._with_foreign_instances(self._facts(
@@ -189,14 +188,6 @@ class Collector:
         return {node: None for node in (nodes if only is None else only)
                 if node in nodes and self._peers.preferences.may_inherit(
                     self._peers.view.host, node, theirs)}
-
-    def _too_many(self, wanted: Sized, owners: Set[HostKey]) -> bool:
-        """Whether reading all records of the owners costs less."""
-        # nova's conductor returns them in one reply, of any size. So the
-        # owners must most likely have far fewer nodes than are wanted.
-        hosts = self._peers.preferences.members.keys() | owners
-        return (len(wanted) * len(hosts)
-                > 2 * len(owners) * len(self._mirror.nodes))
 
     def _facts(self, nodes: Mapping[str, str | None],
                my_nodes: Set[str] = frozenset(),

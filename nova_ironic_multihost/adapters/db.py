@@ -59,17 +59,6 @@ def ironic_services(servicegroup_api: servicegroup.API, hypervisor_type: str
             names.admin_context(), hypervisor_type)]
 
 
-def new_services(servicegroup_api: servicegroup.API
-                 ) -> list[peers.ComputeService]:
-    """Read the enabled compute services that start for the first time."""
-    found = [_compute_service(service, servicegroup_api) for service
-             in objects.ServiceList.get_by_binary(
-                 names.admin_context(), 'nova-compute')]
-    # nova calls a service up before its first heartbeat, which follows its
-    # first audit.
-    return [one for one in found if one.up and one.beat is None]
-
-
 def compute_service(servicegroup_api: servicegroup.API, host: str
                     ) -> peers.ComputeService | None:
     """Read one compute service in any state; None if nova has none."""

@@ -91,9 +91,6 @@ class NovaCloud:
             self._driver.servicegroup_api,
             self._driver._get_hypervisor_type())
 
-    def new_services(self) -> list[peers.ComputeService]:
-        return db.new_services(self._driver.servicegroup_api)
-
     def service(self, host: str) -> peers.ComputeService | None:
         return db.compute_service(self._driver.servicegroup_api, host)
 

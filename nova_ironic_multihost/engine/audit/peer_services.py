@@ -134,12 +134,10 @@ class HeartbeatLog:
 
 
 def services(cloud: Cloud, settings: Settings,
-             hosts: Iterable[str] = (), starting: bool = False) -> Services:
+             hosts: Iterable[str] = ()) -> Services:
     """Read the services, with one request more for each disabled host."""
-    known = _with_services_of(
+    return _with_services_of(
         cloud, tuple(cloud.services()), [settings.host, *hosts])
-    return (_with_new_services(cloud, known, settings.host) if starting
-            else known)
 
 
 def view(known: Services, memory: AuditState, settings: Settings,
@@ -173,7 +171,7 @@ def read_peers(cloud: Cloud, memory: AuditState, settings: Settings,
                starting: bool = False, zones: bool = True) -> Peers:
     """Read the compute services and make the hash ring of the members."""
     known = outages.judged(
-        services(cloud, settings, hosts, starting), host_key(settings.host))
+        services(cloud, settings, hosts), host_key(settings.host))
     seen = view(known, memory, settings, starting)
     host_aggregates = (_host_aggregates(cloud, memory) if zones
                        else memory.host_aggregates)
@@ -203,7 +201,7 @@ def preferences_now(cloud: Cloud, memory: AuditState, settings: Settings,
                     like: ring.Preferences | None) -> ring.Preferences:
     """Read the services, make the ring of known zones; ``like`` if equal."""
     known = outages.judged(
-        services(cloud, settings, hosts, starting), host_key(settings.host))
+        services(cloud, settings, hosts), host_key(settings.host))
     return ring.same_or_new(
         like, _zones_of_members(view(known, memory, settings, starting),
                                 memory.host_aggregates),
@@ -234,25 +232,3 @@ def _with_services_of(cloud: Cloud, known: Services,
         # Only this driver writes a stop marker.
         dataclasses.replace(service, ironic=bool(service.stop_marker))
         for service in found if service)
-
-
-def _with_new_services(cloud: Cloud, known: Services, host: str
-                       ) -> Services:
-    """Add the services that start for the first time, like this host.
-
-    Without records they do not see each other: each would create those of all
-    nodes. If one does not use Ironic, its share comes with the next audit.
-    """
-    mine = host_key(host)
-    # nova creates the services row late in the start of a service.
-    if any(one.key == mine and one.beat is not None for one in known):
-        return known
-    try:
-        new = {one.key: one for one in cloud.new_services()
-               if one.key != mine}
-    except Exception as exc:  # noqa: BLE001
-        # This only saves creations of records; the start goes on.
-        LOG.debug('Services that start now are unknown: %s', exc)
-        return known
-    return (*(one for one in known if one.ironic or one.key not in new),
-            *new.values())

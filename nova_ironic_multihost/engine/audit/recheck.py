@@ -63,9 +63,9 @@ class Recheck:
         """Whether the tracker may create the record of a node.
 
         The services are read before each creation. Services without nodes do
-        not see each other (at their first start they do, see :mod:`.collect`),
-        and each would create all records. Of two that create one record both
-        succeed: nova.db.main.api:compute_node_create returns the existing row.
+        not see each other until each has created its first record, and would
+        create all records. Of two that create one record both succeed:
+        nova.db.main.api:compute_node_create returns the existing row.
         """
         def preferred() -> bool:
             self._preferences = self._auditor.preferences_now(

@@ -40,9 +40,6 @@ class Cloud(typing.Protocol):
     def services(self) -> list[peers.ComputeService]:
         """Return the enabled services that have an Ironic compute node."""
 
-    def new_services(self) -> list[peers.ComputeService]:
-        """Return enabled services at their first start, before a heartbeat."""
-
     def service(self, host: str) -> peers.ComputeService | None:
         """Return any compute service, None if nova has none of that name."""
 

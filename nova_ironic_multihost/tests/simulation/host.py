@@ -371,13 +371,6 @@ class Sources:
         self._hear(self._world.history[version])
         return self._world.listed_services(version, self.now())
 
-    def new_services(self):
-        """Any without a record may start for the first time."""
-        pause()
-        return [self._world.compute_service(host, state, self.now())
-                for host, state in self._world.states().items() if state.up
-                and not (state.recorded or state.disabled or state.closed)]
-
     def service(self, host):
         pause()
         state = self._world.states().get(host)

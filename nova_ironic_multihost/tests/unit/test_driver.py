@@ -132,7 +132,6 @@ class DriverTestCase(base.BaseTestCase):
         self.config.config(host=ME)
         for name, answer in (
                 ('ironic_services', self.all_services),
-                ('new_services', lambda api: []),
                 ('compute_service', self.one_service),
                 ('instance_uuids', self.instance_uuids),
                 ('instance_states', lambda wanted: {

@@ -69,17 +69,6 @@ class ServicesTestCase(base.DatabaseTestCase):
         db.names.CONF.set_override('servicegroup_driver', 'mc')
         self.assertIsNone(beat())
 
-    def test_services_that_start_for_the_first_time(self):
-        self.record(self.service('with-node'), uuidsentinel.a)
-        served = self.service('served')
-        served.report_count += 1
-        served.save()
-        self.service('disabled', disabled=True)
-        self.assertEqual({'with-node'}, {
-            one.host for one in db.new_services(self.api)})
-        self.api.service_is_up.return_value = False
-        self.assertEqual([], db.new_services(self.api))
-
     def test_no_service(self):
         self.assertIsNone(
             db.compute_service(self.api, 'host-1'))
@@ -276,7 +265,6 @@ class ConductorTestCase(oslo_base.BaseTestCase):
         for expected, read, *args in (
                 ('ServiceList.get_all_computes_by_hv_type',
                  db.ironic_services, None, 'ironic'),
-                ('ServiceList.get_by_binary', db.new_services, None),
                 ('Service.get_by_compute_host',
                  db.compute_service, None, 'host-1'),
                 ('InstanceList.get_uuids_by_host',

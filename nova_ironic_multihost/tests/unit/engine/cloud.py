@@ -48,8 +48,6 @@ class Cloud:
         self.removed = []
         self.host_aggregates = ()
         self.broken = False
-        #: Hosts that start for the first time.
-        self.new = set()
         self.asked = []
 
     def set(self, host, **state):
@@ -60,11 +58,6 @@ class Cloud:
         return [service for service in self.states.values()
                 if not (service.disabled or service.stop_marker)
                 and service.ironic]
-
-    def new_services(self):
-        self.asked.append(('new services', None))
-        return [peers.ComputeService(host, up=True)
-                for host in sorted(self.new)]
 
     def service(self, host):
         self.asked.append(('service', host))

@@ -95,49 +95,6 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertEqual(2, len(self.asked('consumers')))
         self.assertEqual(4, len(self.audit('a', pulls_per_audit=2).nodes))
 
-    def new_cloud(self):
-        """Have three that start for the first time."""
-        self.cloud = cloud.Cloud()
-        self.cloud.new = {'a', 'b', 'c'}
-        for host in 'a', 'b', 'c':
-            self.cloud.set(host, ironic=False)
-
-    def test_those_that_start_together_for_the_first_time_share(self):
-        """Nobody has a record by which it would be seen."""
-        self.new_cloud()
-        shares = [
-            set(
-                self.new_auditor()
-                .audit(audit_state.Settings(host), False)
-                .nodes)
-            for host in ('a', 'b', 'c')
-        ]
-        self.assertEqual(len(cloud.NODES), sum(map(len, shares)))
-        self.assertEqual(set(cloud.NODES), set().union(*shares))
-
-    def test_a_start_goes_on_if_it_is_not_known_who_else_starts(self):
-        self.new_cloud()
-        self.cloud.new_services = mock.Mock(side_effect=OSError)
-        self.assertEqual(set(cloud.NODES), set(
-            self.new_auditor().audit(audit_state.Settings('a'), False).nodes))
-
-    def test_the_next_audit_goes_by_records(self):
-        """One of those that started may have no Ironic nodes."""
-        self.new_cloud()
-        auditor = self.new_auditor()
-        auditor.audit(audit_state.Settings('a'), False)
-        self.assertEqual(
-            set(cloud.NODES),
-            set(auditor.audit(audit_state.Settings('a')).nodes),
-        )
-
-    def test_a_restart_asks_for_nobody_new(self):
-        self.new_cloud()
-        self.cloud.set('a', ironic=False, beat=datetime.datetime(
-            2026, 1, 1, tzinfo=datetime.UTC))
-        self.new_auditor().audit(audit_state.Settings('a'), False)
-        self.assertEqual([], self.asked('new services'))
-
     def test_zones_that_cannot_be_read(self):
         def cannot_be_read():
             raise OSError('no API database')

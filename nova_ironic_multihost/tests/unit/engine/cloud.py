@@ -146,7 +146,9 @@ class Pages(listings.Ironic):
         self._answer('node')
         if node not in self._cloud.ironic:
             raise MarkerNotFound(node)
-        return mirror.NodeRow(node, self._cloud.ironic[node], b'read')
+        if node not in self._table:
+            return mirror.NodeRow(node, self._cloud.ironic[node], b'read')
+        return self._table[node].row(lambda node, instance: True)
 
     def page(self, partition, *args):
         return super().page(peers.Partition(), *args)

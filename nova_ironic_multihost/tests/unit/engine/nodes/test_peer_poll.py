@@ -854,7 +854,7 @@ class PortionsTestCase(LookTestCase):
         self.between(change)
         self.look()
         row = self.auditors['a'].last.nodes[late]
-        self.assertIn(row.body, (None, b'read', self.pages.truth(
+        self.assertIn(row.body, (None, self.pages.truth(
             wanted=lambda node, instance: True)[late].body))
 
     def test_node_that_novas_tracker_takes_meanwhile_stays(self):

@@ -3,9 +3,8 @@
 """Builds that were sent to a compute service that is dead go on elsewhere."""
 
 import time
-from unittest import mock
 
-from nova_ironic_multihost.rules import forwarding
+from nova_ironic_multihost.engine.builds.lost_builds import InFlightBuilds
 from nova_ironic_multihost.tests.functional import base
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import post
@@ -61,10 +60,8 @@ class MailboxTestCase(base.MultiHostTestCase):
 
     def test_build_that_is_nowhere_ends_and_its_node_is_adopted(self):
         post.queue('host1').clear()
-        with mock.patch.object(forwarding, 'GRACE', 0):
-            # It is read once more after it was seen.
-            for _ in range(2):
-                self.driver.service.forwarder.once()
+        self.driver.service.forwarder.once()
+        self.fleet.miss('host2', InFlightBuilds.TURNS)
         server = self.show(self.server)
         self.assertEqual('ERROR', server['status'])
         self.assertIn('host1', server['fault']['message'])

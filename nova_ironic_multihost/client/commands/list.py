@@ -3,8 +3,10 @@
 """list: list the compute services, and how many nodes each owns."""
 
 import collections
+import os
 import typing
 
+from cliff import columns
 from cliff import lister
 
 from nova_ironic_multihost.client import arguments
@@ -16,6 +18,11 @@ from nova_ironic_multihost.rules import takeover
 
 COLUMNS = 'Host', 'State', 'Status', 'Nodes', 'Free', 'Used', 'Balance'
 MORE = 'Leaked', 'Taking over', 'Partition', 'Zone', 'Last heartbeat'
+
+_RED, _YELLOW = 31, 33
+_COLOURS = {'down': _RED, 'gone': _RED, 'unknown': _RED,
+            'fenced, alive': _RED, 'fenced': _YELLOW, 'disabled': _YELLOW,
+            'ending': _YELLOW, 'ended': _YELLOW}
 
 
 class ListComputes(base.CloudCommand, lister.Lister):
@@ -79,15 +86,32 @@ columns are shown, and the missing service is named
             self.status = arguments.UNKNOWN
             return shown
         shown = COLUMNS + (MORE if parsed_args.long else ())
-        return shown, [tuple(row[name] for name in shown)
-                       for row in rows(report)]
+        return shown, [
+            tuple(self._state(row[name]) if name in COLUMNS[1:3] else row[name]
+                  for name in shown) for row in rows(report)]
 
     def _of_nova(self):
         """Return the columns that nova knows, of all compute services."""
         return COLUMNS[:3], [
-            (service.host, service.state, service.status)
+            (service.host, self._state(service.state),
+             self._state(service.status))
             for service in sorted(self.cloud.computes(),
                                   key=lambda service: service.key)]
+
+    def _state(self, word):
+        """Return a state or status, with colour on a terminal."""
+        if os.environ.get('NO_COLOR') or not self.app.stdout.isatty():
+            return word
+        return Coloured(word)
+
+
+class Coloured(columns.FormattableColumn):
+    """A state or status: red is down, yellow is out of use."""
+
+    def human_readable(self):
+        """Return the text of a table."""
+        colour = _COLOURS.get(self._value)
+        return f'\x1b[{colour}m{self._value}\x1b[0m' if colour else self._value
 
 
 def rows(report: ownership_report.OwnershipReport

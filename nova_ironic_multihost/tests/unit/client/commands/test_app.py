@@ -15,8 +15,8 @@ from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import base
 
 COMMANDS = ('list', 'check', 'node list', 'node show', 'plan', 'leaks',
-            'repair', 'drain', 'undrain', 'fence', 'unfence', 'silent',
-            'exporter')
+            'repair', 'report', 'drain', 'undrain', 'fence', 'unfence',
+            'silent', 'exporter')
 
 
 class AppTestCase(base.ShellTestCase):

@@ -5,10 +5,19 @@ import io
 import json
 from unittest import mock
 
+import fixtures
+
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests.unit.client.commands import base
 from nova_ironic_multihost.tests import views
+
+
+class Terminal(io.StringIO):
+    """Keeps what is printed on it."""
+
+    def isatty(self):
+        return True
 
 
 class CommandTestCase(base.ShellTestCase):
@@ -37,6 +46,20 @@ class HealthyTestCase(CommandTestCase):
         self.cloud.hypervisors[0]['service']['host'] = 'compute-000001.example'
         for line in self.shell('list')[1].splitlines():
             self.assertLessEqual(len(line), 80)
+
+    def test_colours_on_a_terminal(self):
+        self.cloud.services[0].update(state='down')
+        self.useFixture(fixtures.EnvironmentVariable('NO_COLOR'))
+        with mock.patch.object(io, 'StringIO', Terminal):
+            self.assertIn(' \x1b[31mdown\x1b[0m ', self.shell('list')[1])
+            self.assertIn(
+                '\x1b[31mdown\x1b[0m', self.shell('list', '--nova')[1])
+            self.assertEqual('down', self.json('list')[0]['State'])
+            sorted_by = self.json('list', '--sort-column', 'State')
+            self.assertEqual(['down', 'up'],
+                             [one['State'] for one in sorted_by])
+            self.useFixture(fixtures.EnvironmentVariable('NO_COLOR', '1'))
+            self.assertNotIn('\x1b', self.shell('list')[1])
 
     def test_formats(self):
         found = self.shell('list', '-f', 'csv', '-c', 'Host', '-c', 'Free')[1]

@@ -339,7 +339,9 @@ class GuardedSave:
             if self.waits:
                 self._guard.persist(
                     self._name, instance, save, functools.partial(
-                        self._save, **_or_written(instance, conditions)))
+                        self._save, **_or_written(instance, conditions)),
+                    # nova compares no task state when it gives a build back.
+                    asks=instance.task_state == task_states.SCHEDULING)
             else:
                 save()
         except exception.UnexpectedDeletingTaskStateError:

@@ -127,24 +127,24 @@ class BuildGuard(guard.OperationGuard):
         """Note that nova sends this thread's build to the scheduler."""
         self._thread.claim = BuildStage.SCHEDULED
 
-    def persist(self, name, instance, act, again):
+    def persist(self, name, instance, act, again, asks=False):
         """Write something, and retry while the service does not answer.
 
         The retries end with the time that an operation may wait. A host that
         took the build over writes the same.
 
         :param again: replaces ``act`` when an earlier try may have written.
+        :param asks: look where the instance is before the first try, too.
         :raises Cancelled: another host has the instance.
         :raises Exception: it may not be written.
         """
         tries = itertools.count()
 
         def write():
-            if not next(tries):
-                return act()
-            if self._has_moved(instance):
+            first = not next(tries)
+            if (asks or not first) and self._has_moved(instance):
                 self.leave(name)
-            return again()
+            return act() if first else again()
 
         return self._patiently(
             name, f'instance {instance.uuid}', write, writes=True)

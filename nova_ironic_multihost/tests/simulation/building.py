@@ -642,7 +642,8 @@ class Process:
                 self.write, instance, expected, ('building',), changes,
             ), functools.partial(
                 self.write, instance, expected and (*expected, task_state),
-                ('building', built), changes))
+                ('building', built), changes),
+                asks=task_state == 'scheduling')
         except CrossedError:
             state = self.state(instance)
             if (built == 'active' or state.vm_state != 'building'

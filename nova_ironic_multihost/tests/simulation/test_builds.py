@@ -374,6 +374,18 @@ class BuildsTest(unittest.TestCase):
         builds.die('a')
         builds.teardown()
 
+    def test_build_that_is_given_back_after_another_host_has_begun_it(self):
+        """A fenced host finds its node gone, and stands still before it says.
+
+        nova's write then compares no task state.
+        """
+        builds = Builds()
+        builds.begin()
+        for _ in range(4):
+            builds.ask(index=0)
+        builds.come_back_to_a_build(first=2, other=0, second=4)
+        builds.teardown()
+
     def test_build_that_goes_elsewhere_while_another_carries_it_out(self):
         """A host that had ended it takes it over: its copy is still needed.
 

@@ -621,7 +621,8 @@ class SavingTestCase(base.DatabaseTestCase):
         row.save()
         self.build = self.read()
         self.guard = mock.Mock(
-            building=True, persist=lambda name, instance, act, again: act())
+            building=True, persist=mock.Mock(
+                side_effect=lambda name, instance, act, again, asks: act()))
         self.guard.leave.side_effect = Left
         self.build.save = operations.GuardedSave(
             self.guard, 'build', self.build)
@@ -743,9 +744,15 @@ class SavingTestCase(base.DatabaseTestCase):
         self.save('scheduling')
         self.guard.note_scheduled.assert_called_once_with()
 
+    def test_host_is_asked_for_before_a_build_is_scheduled_anew(self):
+        """nova writes that without an expected task state."""
+        self.assertFalse(self.guard.persist.call_args.kwargs['asks'])
+        self.save('scheduling')
+        self.assertTrue(self.guard.persist.call_args.kwargs['asks'])
+
     def test_what_is_written_already_may_be_written_again(self):
         """Its answer was lost."""
-        def persist(name, instance, act, again):
+        def persist(name, instance, act, again, asks):
             other = self.read()
             changes = {field: getattr(instance, field)
                        for field in ('task_state', 'vm_state')}
@@ -838,7 +845,7 @@ class ClaimTestCase(base.DatabaseTestCase):
         guard = types.SimpleNamespace(
             claim=lambda name, instance, act: act(), building=building,
             has_node=lambda: self.has_node,
-            persist=lambda name, instance, act, again: act(),
+            persist=lambda name, instance, act, again, asks: act(),
             leave=mock.Mock(side_effect=Left))
         instance.save = operations.GuardedSave(guard, 'build', instance)
         self.assertEqual('claimed', base.around(

@@ -353,6 +353,20 @@ class GateTestCase(base.BaseTestCase):
             self.assertEqual(['at first'], self.persist(1))
             self.assertEqual('left', self.found)
 
+    def test_nothing_is_written_to_what_another_has_by_now(self):
+        """nova compares nothing when it gives a build back."""
+        tried = []
+
+        def act():
+            self.sources.hosts['i1'] = InstanceState('other')
+            return self.guard.persist(
+                'build', INSTANCE, lambda: tried.append('at first'),
+                lambda: tried.append('again'), asks=True)
+
+        self.sources.hosts['i1'] = InstanceState(None)
+        self.assertEqual('left', self.build(act))
+        self.assertEqual([], tried)
+
     def test_what_is_not_written_is_not_tried_for_ever(self):
         self.wait_for_conductor(0)
         self.sources.error = None

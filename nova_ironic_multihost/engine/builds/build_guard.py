@@ -39,12 +39,13 @@ class BuildGuard(guard.OperationGuard):
         if self._thread.inside:
             return act()
         self._thread.state = None
+        self._thread.unsure = False
 
         def leave():
             state = self._thread.state
-            return (later if later is not None and state is not None
-                    and builds.in_progress(state, self._host)
-                    else otherwise)()
+            needed = self._thread.unsure or (
+                state is not None and builds.in_progress(state, self._host))
+            return (later if later is not None and needed else otherwise)()
 
         def is_refused():
             # adopt() may have taken this very instance.
@@ -64,12 +65,15 @@ class BuildGuard(guard.OperationGuard):
             self._thread.node = node
             try:
                 result = act()
-                return (otherwise() if failed(result)
-                        and self._is_begun_elsewhere(name, instance)
-                        else result)
+                if not failed(result):
+                    return result
+                begun = self._is_begun_elsewhere(name, instance)
+                if begun is None and later is not None:
+                    return later()
+                return result if begun is False else otherwise()
             except Exception as exc:
                 self.note_unfinished(instance.uuid)
-                if self._is_begun_elsewhere(name, instance, unknown=False):
+                if self._is_begun_elsewhere(name, instance):
                     return otherwise()
                 if later is None or self._is_given_up(instance) or not (
                         self._passing(exc, False)
@@ -159,11 +163,10 @@ class BuildGuard(guard.OperationGuard):
 
         return builds.outdated(state, node, self._host, allocated)
 
-    def _is_begun_elsewhere(self, name, instance, unknown=True):
+    def _is_begun_elsewhere(self, name, instance):
         """Return whether a build has failed as another host has begun it.
 
-        :param unknown: the answer if nova gives none. The copy of a build that
-            has ended with an error is kept in any case.
+        None if nova does not answer. Then its copy has to stay.
         """
         try:
             return self._patiently(
@@ -171,10 +174,10 @@ class BuildGuard(guard.OperationGuard):
                 lambda: self._is_begun_elsewhere_now(instance))
         except Exception as exc:  # noqa: BLE001
             LOG.warning('The build of instance %(instance)s has failed, and '
-                        'nova does not say on which host it is: %(exc)s. If '
-                        'it stays in BUILD, delete it.',
+                        'nova does not say on which host it is: %(exc)s. It '
+                        'is carried out later if there is a copy of it.',
                         {'instance': instance.uuid, 'exc': exc})
-            return unknown
+            return None
 
     def _is_begun_elsewhere_now(self, instance):
         return builds.begun_elsewhere(

@@ -56,6 +56,8 @@ class ThreadState(threading.local):
     """What the guard knows of the operation of a thread."""
 
     inside = cancelled = building = gone = False
+    #: Whether it ended as nobody could say where its instance is.
+    unsure = False
     #: Seconds that it may still wait; None before the first wait.
     patience_left: float | None = None
     #: Whether it may be repeated, and whether this is a repetition.
@@ -415,6 +417,7 @@ class OperationGuard:
                     if patient and self._thread.inside else ask())
         except Exception as exc:  # noqa: BLE001
             # Ports and allocations can be changed without the conductor.
+            self._thread.unsure = True
             LOG.warning('It cannot be known where instance %(instance)s is, '
                         'so nothing is cleaned up: %(exc)s',
                         {'instance': instance.uuid, 'exc': exc})

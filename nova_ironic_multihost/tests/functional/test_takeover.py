@@ -192,7 +192,7 @@ class TakeoverTestCase(dead.DeadComputeTestCase):
             self.audit()
         self.assertEqual('host1', self.states()[0])
         self.assertEqual('taking-over', self.show_task_state())
-        for _ in range(2):
+        for _ in range(recovery.ASTRAY):
             self.sweep()
         self.assertEqual(('host1', 'active', 'powering-off'), self.states())
         self.audit()

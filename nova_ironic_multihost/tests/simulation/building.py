@@ -91,7 +91,6 @@ class World(post.Bus):
 
     :ivar countdown: questions until then; None: nobody is killed.
     :ivar broken: promises that were broken, for who asked may catch it.
-    :ivar excused: builds that nova did not answer for too long.
     :ivar undone: number of builds that were begun again.
     """
 
@@ -100,7 +99,6 @@ class World(post.Bus):
         self.now = 0.0
         self.countdown = None
         self.broken = []
-        self.excused = set()
         self.undone = 0
         self.ironic_answers = True
         self.up = dict.fromkeys(HOSTS, True)
@@ -124,8 +122,7 @@ class World(post.Bus):
 
     def fail(self, uuid):
         """A build ends in ERROR."""
-        if uuid not in self.excused:
-            self.break_promise(f'{uuid} fails at {self.placed[uuid]}')
+        self.break_promise(f'{uuid} fails at {self.placed[uuid]}')
 
     # The ports.
 
@@ -156,10 +153,7 @@ class World(post.Bus):
         if (state.host is not None or self.node_of[build.instance]
                 != build.node or not absent()):
             return False
-        if build.instance not in self.excused:
-            self.break_promise(f'{build} was given up: {reason}')
-        self.set(build.instance, vm_state='error', task_state=None)
-        return True
+        self.break_promise(f'{build} was given up: {reason}')
 
     def count(self, instance):
         self.check()
@@ -328,7 +322,6 @@ class Process:
         #: Questions until nova answers again, and whether it does what it
         #: is asked for meanwhile.
         self.silence, self.deaf = 0, True
-        self.unanswered = collections.Counter()
         self.dead = self.ending = False
         #: Nodes that nova's resource tracker has.
         self.nodes = frozenset()
@@ -379,20 +372,10 @@ class Process:
         """Ask nova, unless it does not answer this host."""
         if self.silence:
             self.silence -= 1
-            self._excuse()
             if not self.deaf:
                 act(*args)
             raise OSError('nova-conductor does not answer')
         return act(*args)
-
-    def _excuse(self):
-        """Note a build whose operation may not wait any longer."""
-        one = greenlet.getcurrent()
-        self.unanswered[one] += 1
-        if self.unanswered[one] * build_guard.PAUSE >= PATIENCE:
-            self.world.excused.update(
-                request.instance for request, work in self.builds
-                if work is one)
 
     def instance_states(self, uuids):
         return self.ask(self.world.instance_states, uuids)
@@ -512,7 +495,7 @@ class Process:
                 lambda result: result is FAILED,
                 functools.partial(self.renew, instance),
                 functools.partial(outcomes.append, None))
-        except Exception:
+        except Exception:  # noqa: BLE001
             # ComputeManager.build_and_run_instance
             result = FAILED
             if not self.state(instance).deleted:
@@ -552,7 +535,7 @@ class Process:
             return None
         except exception.InstanceGone:
             return FAILED
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.guard.give_back('claim', instance, lambda: None, True)
             self.guard.clean_up('error', instance, functools.partial(
                 self.fail, uuid))
@@ -676,7 +659,7 @@ class Process:
             try:
                 self.guard.attempt('delete', instance, functools.partial(
                     self.delete, instance))
-            except Exception:
+            except Exception:  # noqa: BLE001
                 self.guard.clean_up('error', instance, functools.partial(
                     self.fail, instance.uuid))
 

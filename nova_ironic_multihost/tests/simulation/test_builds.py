@@ -341,8 +341,7 @@ class Builds(stateful.RuleBasedStateMachine):
                     raise building.Broken(f'{uuid} is deleted and has {held}')
             elif (state.vm_state, state.task_state, held) != (
                     'active', None, [state.node]) and (
-                        uuid not in world.excused
-                        and world.attempts[uuid] < forwarding.BUILD_ATTEMPTS):
+                        world.attempts[uuid] < forwarding.BUILD_ATTEMPTS):
                 raise building.Broken(f'{uuid} is {state}, with {held}')
         left = {name: requests for name, requests in world.queues.items()
                 if requests and name[0] not in world.fenced}

@@ -340,6 +340,7 @@ class Simulation(stateful.RuleBasedStateMachine):
             return
         restful = not self.world.zones and not any(
             one.auditing or one.looking or one.sources.lag
+            or self.world.clocks[one.host]
             for one in self._processes.values())
         states = self.world.states()
         member = self.world.up(process.host) and (

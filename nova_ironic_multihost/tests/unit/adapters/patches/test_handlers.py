@@ -703,7 +703,7 @@ class StartTestCase(base.TrackerTestCase):
         return compute
 
     def test_builds_are_noted_and_copied(self):
-        for error, more in ((None, ['built', ('i1', NODE, False)]),
+        for error, more in ((None, ['built', ('i1', NODE)]),
                             # There is no thread for it.
                             (RuntimeError(), [])):
             compute = self.builds([None], error=error)
@@ -723,7 +723,7 @@ class StartTestCase(base.TrackerTestCase):
 
     def test_it_is_said_when_builds_are_over(self):
         policy = build_results.FAILED_BY_POLICY
-        over = ['built', ('i1', NODE, False)]
+        over = ['built', ('i1', NODE)]
         answers, ending = [], []
         compute = self.builds(answers, ending)
         for answer, result, ends, expected in (
@@ -731,7 +731,7 @@ class StartTestCase(base.TrackerTestCase):
                 (None, build_results.FAILED, True, over),
                 # By nova itself.
                 (None, policy, True, over),
-                ('otherwise', policy, False, [('i1', NODE, True)]),
+                ('otherwise', policy, False, [('i1', NODE)]),
                 # It may have waited for an answer until now.
                 ('otherwise', policy, True, []),
                 ('later', policy, False, []),

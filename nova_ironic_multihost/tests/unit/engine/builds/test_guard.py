@@ -295,6 +295,27 @@ class GateTestCase(base.BaseTestCase):
             ValueError()), later=self.fail)
         self.assertIn('read only', log.output)
 
+    def test_build_that_nova_tells_nothing_of_is_carried_out_later(self):
+        """Nobody knows that another host has it, so its copy stays."""
+        def claim():
+            self.sources.error = TimeoutError('no conductor')
+            self.back = 10000
+            return self.guard.attempt('build', INSTANCE, lambda: (
+                self.fail_with(ValueError())))
+
+        def give_up():
+            self.sources.error = TimeoutError('no conductor')
+            self.back = 10000
+            return 'failed'
+
+        for act in claim, give_up:
+            self.wait_for_conductor(0)
+            self.sources.error = None
+            self.sources.hosts['i1'] = InstanceState(None)
+            self.assertEqual('later', self.build(
+                act, failed=lambda result: result == 'failed',
+                later=lambda: 'later'))
+
     def test_build_that_goes_on_here_needs_its_copy(self):
         for host, vm_state, answer in (('me', 'building', 'later'),
                                        ('me', 'active', 'left'),

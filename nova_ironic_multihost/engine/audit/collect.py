@@ -249,9 +249,10 @@ class Collector:
         wanted.update(dict.fromkeys(self._samples(unknown)))
         records = self._cloud.records(list(wanted)) if wanted else []
         if self._state.standing.turn % incremental.TURNS == 0:
-            # After samples a member can hardly have many records: nova's
+            # Without a sample a member can hardly have many records: nova's
             # conductor returns them in one reply.
-            for member in sorted(unknown):
+            for member in sorted(unknown.difference(
+                    record.owner for record in records)):
                 records += without_second(self._cloud.records_of(
                     peers.spellings(self._services, member)))[0][:1]
         return {record.node: record for record in records

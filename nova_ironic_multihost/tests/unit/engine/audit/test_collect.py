@@ -359,6 +359,15 @@ class PartitionTestCase(cloud.AuditTestCase):
             self.assertNotIn('B', self.asked('records_of'))
         self.assertEqual(self.preferred('a', 'a', 'c'), set(found.nodes))
 
+    def test_records_of_a_member_that_a_sample_shows_are_not_all_read(self):
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.cloud.set('b', up=False)
+        self.audit('a')
+        self.cloud.set('b')
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
+        self.audit('a')
+        self.assertNotIn('b', self.asked('records_of'))
+
     def test_label_of_a_host_that_was_down_is_learned_anew(self):
         # As in an upgrade from nova's own driver, which writes no label.
         partition = peers.Partition(

@@ -13,6 +13,7 @@ from collections.abc import Set
 import contextlib
 import dataclasses
 import datetime
+import math
 import threading
 import time
 
@@ -40,9 +41,15 @@ FIRST = 20
 #: Nodes that may fail to read until the others are left for later.
 FAILURES = 3
 
-#: Nodes that are read one by one, 11 ms each; more wait for the next listing,
-#: and until then nova's driver reads those that it needs.
+#: Nodes that an audit reads one by one, 11 ms each; more wait for the next
+#: read, and until then nova's driver reads those that it needs.
 ALONE = 200
+
+#: Listed nodes that cost Ironic as much as one node read alone: 0.5 ms each.
+TOGETHER = 20
+
+#: Part of the interval after which a failed listing of all is tried again.
+AGAIN = 0.1
 
 #: With more updated nodes than these, listing all nodes costs less.
 MANY = 2000
@@ -134,18 +141,27 @@ class Lister:
 
     def _refreshed(self, partition: peers.Partition, seconds: float,
                    wanted: Wanted, list_again: bool) -> Listing:
-        before = self._listing
+        before, now = self._listing, self._clock()
         if before is None or before.partition != partition:
-            before = Listing(
-                partition, before.mirror if before else Mirror())
-            list_again = True
-        if list_again or self._clock() - before.at >= seconds:
-            return self._all(before, wanted)
+            return self._all(Listing(
+                partition, before.mirror if before else Mirror()), wanted)
         try:
-            return self._gone_on(before, wanted)
+            listing, fewer = self._gone_on(before, wanted)
         except (MarkerNotFound, InconsistentListing) as exc:
             LOG.info('All nodes of Ironic are listed again: %s.', exc)
             return self._all(before, wanted)
+        list_again |= fewer
+        if now - listing.at < seconds:
+            return self._all(listing, None) if list_again else listing
+        try:
+            return self._all(listing, wanted)
+        except ListingError as exc:
+            if list_again:
+                raise
+            # One page that fails must not hide all changes.
+            LOG.info('All nodes of Ironic are listed later: %s', exc)
+            return dataclasses.replace(
+                listing, at=now - (1 - AGAIN) * seconds)
 
     @property
     def mirror(self) -> Mirror:
@@ -172,11 +188,13 @@ class Lister:
             mirror = listing.mirror.only(nodes)
             missing = [node for node in nodes if node in mirror.nodes
                        and node not in mirror.bodies]
-            if len(missing) > ALONE:
-                self._requests[None] = object()
-            else:
+            if len(missing) <= ALONE:
                 mirror = mirror.completed([
                     row for _, row in self._read_each(missing) if row])
+            elif TOGETHER * len(missing) <= len(mirror.nodes):
+                self._requests.update((node, object()) for node in missing)
+            else:
+                listing = dataclasses.replace(listing, at=-math.inf)
             self._listing = dataclasses.replace(listing, mirror=mirror)
             return mirror
         finally:
@@ -217,7 +235,7 @@ class Lister:
         return None if row.body is None else row
 
     def seek(self, nodes: Set[str], again: bool = False) -> None:
-        """Have the next read list all nodes.
+        """Have the next read list all nodes, for their instances alone.
 
         :param nodes: uuids of nodes that exist and were not listed. Each
             counts once, as it may be in another partition.
@@ -229,18 +247,20 @@ class Lister:
 
     def _all(self, before: Listing, wanted: Wanted | None) -> Listing:
         """List all nodes; None: the listed ones for their instances alone."""
-        now = self._clock()
+        now, since = self._clock(), before.mirror.since
         total = self._count(before.partition)
         try:
-            newest = self._pages.newest(
-                before.partition, None, mirrors.MARKS, wanted)
-            first = self._first(newest.rows)
+            # Without their fields, changes are still to be read.
+            if wanted:
+                newest = self._pages.newest(
+                    before.partition, None, mirrors.MARKS, wanted)
+                since = mirrors.since(self._first(newest.rows), newest.at)
             rows = [row for page in self._from(before.partition, (), wanted)
                     for row in page.rows]
         except MarkerNotFound as exc:
             raise ListingError(
                 f'nodes vanish while it lists them: {exc}') from exc
-        mirror = before.mirror.listed(rows, mirrors.since(first, newest.at))
+        mirror = before.mirror.listed(rows, since)
         after = self._count(before.partition)
         if total is not None and after is not None:
             # So the next count is less if a node went meanwhile.
@@ -265,8 +285,9 @@ class Lister:
         self._counts = True
         return total
 
-    def _gone_on(self, listing: Listing, wanted: Wanted) -> Listing:
-        """Read updated and new nodes, and all if some are gone."""
+    def _gone_on(self, listing: Listing, wanted: Wanted
+                 ) -> tuple[Listing, bool]:
+        """Read updated and new nodes; return (listing, some are gone)."""
         listing = self._with_touched(listing, wanted)
         total = self._count(listing.partition)
         before = listing.others
@@ -274,10 +295,9 @@ class Lister:
             listing = self._with_new(listing, wanted)
         others = _others(total, listing.mirror)
         if others is None:
-            return listing  # The next count shows what went.
-        if before is not None and others < before:
-            return self._all(listing, None)
-        return dataclasses.replace(listing, others=others)
+            return listing, False  # The next count shows what went.
+        return (dataclasses.replace(listing, others=others),
+                before is not None and others < before)
 
     def _with_changed(self, listing: Listing, nodes: Set[str],
                       wanted: Wanted) -> tuple[Listing, Set[str], bool]:

@@ -378,6 +378,16 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertEqual(mine, self.consumer.mirror.bodies.keys())
         self.assertEqual(0, self.asked()['node'])
 
+    def test_few_of_very_many_that_become_mine_are_read_alone(self):
+        self.read()
+        mine = {'node-1', 'node-2', 'node-3'}
+        self.consumer.wanted = lambda node, instance: node in mine
+        with mock.patch.multiple(readers, ALONE=1, TOGETHER=1):
+            self.consumer.reader.complete(mine)
+            self.read()
+        self.assertEqual(mine, self.consumer.mirror.bodies.keys())
+        self.assertEqual((2, 0), (self.asked()['node'], self.asked()['page']))
+
     def test_of_what_becomes_mine_some_cannot_be_shown(self):
         self.read()
         self.ironic.broken = {'node-1'}
@@ -396,6 +406,54 @@ class ReaderTestCase(base.BaseTestCase):
         self.consumer.reader.seek({'node-1'}, again=True)
         self.read()
         self.assertEqual(1, self.asked()['page'])
+
+    def test_a_listing_that_was_sought_reads_no_fields(self):
+        self.read()
+        self.consumer.reader.seek(set(), again=True)
+        with mock.patch.object(
+                self.ironic, 'page', wraps=self.ironic.page) as page:
+            self.read()
+        self.assertEqual([None], [call.args[3] for call
+                                  in page.call_args_list])
+
+    def test_a_listing_that_fails_hides_no_change_and_is_tried_later(self):
+        def fail():
+            if self.ironic.asked[-1] == 'page':
+                raise listings.SilentError()
+
+        self.read()
+        self.wait(ROUND)
+        self.ironic.meanwhile = fail
+        self.ironic.work('node-4')
+        self.assertEqual({'node-4'}, self.read())
+        self.assertEqual(1, self.asked()['page'])
+        self.read()
+        self.assertEqual(0, self.asked()['page'])
+        self.ironic.meanwhile = lambda: None
+        self.ironic.edit('node-2')
+        self.assertEqual({'node-2'}, self.read())
+        self.assertKnown()
+
+    def test_a_slow_listing_of_instances_hides_no_change(self):
+        """Made between the last updates and the listing, and long before."""
+        def work():
+            if self.ironic.asked[-1] == 'total':
+                self.ironic.meanwhile = lambda: None
+                for name in 'node-4', 'node-5':
+                    self.ironic.work(name)
+                    self.wait(1)
+                self.wait(60)
+                self.ironic.work('node-6')
+
+        self.useFixture(fixtures.MockPatchObject(readers, 'FIRST', 2))
+        self.ironic.work('node-0')
+        self.read()
+        self.read()
+        self.ironic.delete('node-3')
+        self.ironic.meanwhile = work
+        self.assertIn('node-3', self.read())
+        self.read()
+        self.assertKnown()
 
     def test_deleted_while_all_are_listed(self):
         def vanish():

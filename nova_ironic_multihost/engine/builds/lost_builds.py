@@ -82,35 +82,38 @@ class InFlightBuilds:
         searched = self._forwarder.searched
         if searched:
             owners |= self._owners({build.node for build in builds} - mine)
-        if any(build.node in mine and not self._is_found(build)
-               for build in builds):
-            self._builds.receive()
         looked_for = {build for build in builds if build.node in mine
                       or owners.get(build.node) in searched}
+        if any(not self._is_found(build, build.node in mine)
+               for build in looked_for):
+            self._builds.receive()
         self._missing = {
             build: self._missing.get(build, 0) + (build in looked_for)
-            for build in builds if not self._is_found(build)}
+            for build in builds
+            if not self._is_found(build, build.node in mine)}
         for build, turns in self._missing.items():
             if turns >= self.TURNS and build in looked_for:
-                attempt(self._end, build.instance, build, owners[build.node])
+                attempt(self._end, build.instance, build, owners[build.node],
+                        build.node in mine)
 
     def _owners(self, nodes: Set[str]) -> dict[str, HostKey]:
         return {record.node: record.owner for record
                 in self._auditor.cloud.records(sorted(nodes))
                 if not record.second} if nodes else {}
 
-    def _is_found(self, build: SentBuild) -> bool:
+    def _is_found(self, build: SentBuild, mine: bool) -> bool:
         return (self.here(build.instance) or self._copied(build)
-                or self._forwarder.has(build.instance))
+                or self._forwarder.has(build, mine))
 
-    def _end(self, uuid: str, build: SentBuild, owner: HostKey) -> None:
+    def _end(self, uuid: str, build: SentBuild, owner: HostKey, mine: bool
+             ) -> None:
         """End a build, unless it comes or its node moves meanwhile."""
         if self._builds.give_up(
             build,
             f'Its build was lost on the way to compute service {owner}, or '
             'could not be begun there: delete the server and build it anew',
             lambda: self._owners({build.node}).get(build.node) == owner
-                    and not self._is_found(build),
+                    and not self._is_found(build, mine),
         ):
             LOG.warning(
                 'The build of instance %(uuid)s never came to compute service '

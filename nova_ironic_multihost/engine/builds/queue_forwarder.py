@@ -24,6 +24,7 @@ from nova_ironic_multihost.engine.base.ports import Queue
 from nova_ironic_multihost.engine.base.ports import Queues
 from nova_ironic_multihost.engine.builds.build_backups import RequestSorter
 from nova_ironic_multihost.engine.nodes import peer_poll
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import Disposition
@@ -96,7 +97,7 @@ class QueueForwarder:
         #: When a closed queue may be opened again.
         self._reopen_at: dict[QueueKey, float] = {}
         #: Build -> the host to which it was handed on.
-        self._handed_on: dict[str, HostKey] = {}
+        self._handed_on: dict[SentBuild, HostKey] = {}
 
     def end(self) -> None:
         """Take no more requests: the service stops."""
@@ -141,16 +142,20 @@ class QueueForwarder:
         return {host for host, queues in at_end.items()
                 if queues == len(KINDS)}
 
-    def has(self, instance: str) -> bool:
-        """Return whether a request about an instance is held or handed on.
+    def has(self, build: SentBuild, mine: bool) -> bool:
+        """Return whether the request of a build is held or handed on.
 
-        One that was handed on counts until its new host was searched, too.
+        One that was handed on counts until its new host was searched, too. It
+        does not if that is this host, or has the node: it knows then itself.
+
+        :param mine: whether this host has the node of the build.
         """
         return (
-            any(request.instance == instance
+            any(request.instance == build.instance
                 for reading in [*self._readings.values()]
                 for request in [*reading.held])
-            or self._handed_on.get(instance) not in {None, *self.searched})
+            or not mine and self._handed_on.get(build) not in {
+                None, self._host, *self.searched})
 
     def _log_unreadable(self) -> None:
         if not self._unreadable_logged:
@@ -276,8 +281,10 @@ class QueueForwarder:
         name = self._requests.name(disposition.host)
         if name is None or not queue.hand_on(request, name, disposition.copy):
             return False
-        if request.instance is not None and disposition.host is not None:
-            self._handed_on[request.instance] = disposition.host
+        if (request.instance is not None and request.node is not None
+                and disposition.host is not None):
+            self._handed_on[SentBuild(
+                request.instance, request.node)] = disposition.host
         return True
 
     def _decide(self, key: QueueKey, queue: Queue, request: QueuedRequest

@@ -678,7 +678,7 @@ class Process:
         self.arrivals = lost_builds.InFlightBuilds(
             Builds(world, self), Audits(self, world),
             lambda build: False,
-            types.SimpleNamespace(searched=(), has=lambda uuid: False))
+            types.SimpleNamespace(searched=(), has=lambda build, mine: False))
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()

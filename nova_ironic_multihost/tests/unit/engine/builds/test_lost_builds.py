@@ -43,8 +43,8 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.arrivals = lost_builds.InFlightBuilds(
             self, self, self.copies.__contains__, self)
 
-    def has(self, instance):
-        return instance in self.forwarded
+    def has(self, build, mine):
+        return build.instance in self.forwarded and not mine
 
     # the auditor and its sources
 
@@ -142,12 +142,23 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.assertEqual([BUILD], self.ended)
         self.assertIn('compute service other', self.reason)
 
+    def test_build_for_a_dead_host_that_waits_in_the_queue_here(self):
+        self.owners = self.audited = {'n1': OTHER}
+        self.searched.add(OTHER)
+        self.queue = [BUILD]
+        self.look()
+        self.assertEqual(([], 1), (self.ended, self.asked))
+
     def test_build_that_the_forwarder_has(self):
         self.owners = self.audited = {'n1': OTHER}
         self.searched.add(OTHER)
         self.forwarded.add('i1')
         self.look()
         self.assertEqual([], self.ended)
+        # It came here then, and was given up.
+        self.owners = self.audited = {'n1': ME}
+        self.look()
+        self.assertEqual([BUILD], self.ended)
 
     def test_queues_that_are_not_searched_for_a_while(self):
         """RabbitMQ gets held requests back, and is left alone then."""

@@ -8,6 +8,7 @@ import fixtures
 
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import queue_forwarder
+from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
@@ -34,13 +35,18 @@ class PostmanTestCase(post.PostTestCase):
             self.assertTrue(wanted)
 
     def test_build_that_was_handed_on_is_not_lost_while_it_waits(self):
-        build = self.send(NODES[0]).instance
+        other, = {'b', 'c'} - {self.reader}
+        node = min(self.preferred(other, 'b', 'c'))
+        build = SentBuild(self.send(node).instance, node)
         self.fence()
         self.turn()
         reader = self.posts[self.reader]
         self.assertEqual({'a'}, reader.searched)
-        self.assertTrue(reader.has(build))
-        self.assertFalse(reader.has('another'))
+        self.assertTrue(reader.has(build, False))
+        self.assertFalse(reader.has(SentBuild('another', node), False))
+        self.assertFalse(reader.has(SentBuild(build.instance, 'x'), False))
+        # This host would know.
+        self.assertFalse(reader.has(build, True))
         # Its new host dies in turn, and has not got it any more.
         receiver = next(host for host in 'bc' if self.bus.queues[host])
         self.bus.queues[receiver].clear()
@@ -50,7 +56,17 @@ class PostmanTestCase(post.PostTestCase):
             self.turn()
         searchers = [post for post in self.posts.values()
                      if receiver in post.searched]
-        self.assertEqual([False], [post.has(build) for post in searchers])
+        self.assertEqual([False], [
+            post.has(build, False) for post in searchers])
+
+    def test_build_that_was_handed_on_to_its_reader(self):
+        """It is not found for ever: it may be lost here."""
+        node = min(self.preferred(self.reader, 'b', 'c'))
+        build = SentBuild(self.send(node).instance, node)
+        self.fence()
+        self.turn()
+        self.assertEqual([build.instance], self.builds(self.reader))
+        self.assertFalse(self.posts[self.reader].has(build, False))
 
     def test_queues_that_are_not_read_to_the_end(self):
         self.bus.queues['a'].append(QueuedRequest(RequestKind.BUILD, 'i2'))
@@ -58,7 +74,7 @@ class PostmanTestCase(post.PostTestCase):
         self.fence()
         self.turn()
         reader = self.posts[self.reader]
-        self.assertTrue(reader.has('i2'))
+        self.assertTrue(reader.has(SentBuild('i2', NODES[0]), True))
         self.assertEqual({'a'}, reader.searched)
         with mock.patch.object(
                 reader._requests, 'situation', side_effect=OSError):

@@ -7,6 +7,7 @@ each reader; none is of a single node. A Guru Meditation Report (SIGUSR2) has
 the report.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import socket
 import socketserver
 import sys
 import threading
+import typing
 from urllib import parse
 import zlib
 
@@ -39,6 +41,9 @@ LOG = logging.getLogger(__name__)
 DISTRIBUTION = 'nova-ironic-multihost'
 
 PREFIX = 'nova_ironic_multihost'
+
+#: Readers at a time: each has a file and a thread of nova-compute.
+READERS = 16
 
 #: Seconds for which a reader may say nothing.
 PATIENCE = 5
@@ -65,6 +70,9 @@ SHOWN = 20
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """Answers readers until :meth:`stop`, each in a thread.
 
+    One reader too many replaces the oldest, which may send a byte now and then
+    for ever.
+
     :param where: address or name, and port; 0 for any that is free.
     :param pages: path -> function that returns a status and a text.
     """
@@ -76,6 +84,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def __init__(self, where: tuple[str, int],
                  pages: Mapping[str, Callable[[], tuple[int, str]]]) -> None:
         self.pages = pages
+        self._readers: collections.deque[socket.socket] = collections.deque()
         self.address_family, _, _, _, address = socket.getaddrinfo(
             *where, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         super().__init__((str(address[0]), int(address[1])), _Handler)
@@ -104,6 +113,26 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 # There is no file or no thread for a reader.
                 if not self._ended.wait(PAUSE):
                     LOG.debug('A reader was lost: %s', exc)
+
+    def process_request(self, request: typing.Any, client_address: typing.Any
+                        ) -> None:
+        """Start the thread of a reader; may raise RuntimeError."""
+        self._readers.append(request)
+        with contextlib.suppress(OSError, IndexError):
+            if len(self._readers) > READERS:
+                # This ends recv() in its thread.
+                self._readers.popleft().shutdown(socket.SHUT_RDWR)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            self.shutdown_request(request)
+            raise
+
+    def shutdown_request(self, request: typing.Any) -> None:
+        """Close the connection of a reader."""
+        with contextlib.suppress(ValueError):
+            self._readers.remove(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log the error of a reader for developers only."""

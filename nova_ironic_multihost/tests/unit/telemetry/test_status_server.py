@@ -525,6 +525,26 @@ class ServerTestCase(base.BaseTestCase):
             self.addCleanup(reader.close)
         self.assertEqual(200, get(self.one)[0])
 
+    def test_readers_that_send_a_byte_now_and_then(self):
+        """nova-compute would run out of files and threads."""
+        self.useFixture(fixtures.MockPatchObject(
+            status_server._Handler, 'timeout', 60))
+        readers = []
+        for _ in range(2 * status_server.READERS):
+            reader = socket.create_connection(
+                ('127.0.0.1', port(self.one)))
+            self.addCleanup(reader.close)
+            reader.sendall(b'G')
+            readers.append(reader)
+            # It has its thread.
+            self.assertEqual(200, get(self.one)[0])
+        with self.assertRaises(TimeoutError):
+            readers[-1].settimeout(0.1)
+            readers[-1].recv(1)
+        for reader in readers[:status_server.READERS]:
+            reader.settimeout(10)
+            self.assertEqual(b'', reader.recv(1))
+
     def test_reader_that_says_nothing_is_left(self):
         self.useFixture(fixtures.MockPatchObject(
             status_server._Handler, 'timeout', 0.01))

@@ -118,8 +118,8 @@ class OperatingTestCase(command.LabTestCase):
         system = 'system-' * line.startswith('openstack baremetal node')
         if line.startswith('openstack server set --state '):
             line += ' --auto-approve'
-        return (f'--os-cloud lab-{system}admin --os-baremetal-cloud '
-                f'lab-system-admin {line.removeprefix("openstack ")}')
+        words = line.removeprefix('openstack ')
+        return f'--os-cloud lab-{system}admin {words}'
 
     def ask(self, *arguments):
         """Call the command; returns its status and what it printed."""

@@ -80,6 +80,8 @@ class AdviceTestCase(operating.OperatingTestCase):
 
     def test_aggregates(self):
         [host] = self.read('openstack compute service list')[0][-1:]
+        # nova knows a host by its first node.
+        self.until(lambda: self.row(host['Host'])['Nodes'])
         self.follow('openstack aggregate create rack-7',
                     f'openstack aggregate add host rack-7 {host["Host"]}')
         [aggregate] = self.read('openstack --os-compute-api-version 2.41 '

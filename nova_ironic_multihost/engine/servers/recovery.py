@@ -87,6 +87,8 @@ class Recovery:
         self._at_work: set[str] = set()
         self._workers = 0
         self._backoffs: dict[str, backoff.Backoff] = {}
+        #: Whether the last operation that ended had no answer of a service.
+        self._silence = False
         #: Instances without their mark -> the task state from before it.
         self._unmarked: dict[str, str | None] = {}
         #: Those of them that a late write may still unmark.
@@ -253,8 +255,15 @@ class Recovery:
                 uuid: pause for uuid, pause in self._backoffs.items()
                 if uuid in known}
             new = due - self._backoffs.keys()
-            due = new.union(uuid for uuid in due - new
-                            if now >= self._backoffs[uuid].until)
+            again = sorted(
+                (uuid for uuid in due - new
+                 if now >= self._backoffs[uuid].until),
+                key=lambda uuid: self._backoffs[uuid].until)
+            silent = [uuid for uuid in again if self._backoffs[uuid].silent]
+            if self._silence:
+                # A few show when the service answers again.
+                again = [*(set(again) - set(silent)), *silent[:WORKERS]]
+            due = new.union(again)
         if new:
             LOG.info('Found %d instances that were taken over and that no '
                      'thread works on.', len(new))
@@ -460,6 +469,7 @@ class Recovery:
                silent: bool) -> None:
         with self._lock:
             self._at_work.discard(uuid)
+            self._silence = silent
             if done:
                 self._backoffs.pop(uuid, None)
                 self._unmarked.pop(uuid, None)

@@ -632,11 +632,13 @@ class FailureTestCase(InstancesTestCase):
         with mock.patch.object(recovery.LOG, 'warning') as warning:
             for self.now in range(0, 3600, 10):
                 self.sweep()
-        # Each tells of it once.
+        # Each tells of it once, and a few ask again in each sweep.
         self.assertEqual(len(many), warning.call_count)
+        self.assertEqual(len(many) + 359 * recovery.WORKERS,
+                         self.instances.delete.call_count)
         self.instances.delete = delete
-        self.now = 3600
-        self.sweep()
+        for self.now in 3600, 3610:
+            self.sweep()
         self.assertEqual({}, self.instances.rows)
 
     def test_workers_that_end_are_replaced(self):

@@ -87,14 +87,18 @@ class BuildRequests:
     def unclaimed(self) -> frozenset[SentBuild]:
         """Read the builds without a host, and their nodes from placement.
 
-        :raises nova.exception.ConsumerAllocationRetrievalFailed: placement
-            answers with an error.
+        A build for which placement answers with an error is left out.
+
         :raises keystoneauth1.exceptions.ClientException: it does not answer.
         """
         # Unless nova changes an instance, placement is asked once for it.
-        rows = db.hostless(vm_states.BUILDING)
-        self._nodes = {row: node for row in rows if (
-            node := self._nodes.get(row) or self._node(row[0]))}
+        rows, known = db.hostless(vm_states.BUILDING), self._nodes
+        self._nodes = {row: known[row] for row in rows if row in known}
+        for row in rows:
+            with contextlib.suppress(
+                    exception.ConsumerAllocationRetrievalFailed):
+                if node := self._nodes.get(row) or self._node(row[0]):
+                    self._nodes[row] = node
         return frozenset(SentBuild(uuid, node) for (uuid, _), node
                          in self._nodes.items())
 

@@ -150,10 +150,10 @@ class World(post.Bus):
     def give_up(self, build, reason, absent):
         self.check()
         state = self.placed[build.instance]
-        if (state.host is not None or self.node_of[build.instance]
-                != build.node or not absent()):
-            return False
-        self.break_promise(f'{build} was given up: {reason}')
+        if (state.host is None and self.node_of[build.instance] == build.node
+                and absent()):
+            self.break_promise(f'{build} was given up: {reason}')
+        return False
 
     def count(self, instance):
         self.check()

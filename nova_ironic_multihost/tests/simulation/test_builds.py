@@ -447,7 +447,7 @@ class BuildsTest(unittest.TestCase):
                 yield self.at_step(steps)
 
     def test_build_with_a_write_that_is_done_and_has_no_answer(self):
-        for builds, process in self.each_step():
+        for builds, _ in self.each_step():
             builds.work(index=0, build=0, steps=2, questions=1, deaf=False)
             builds.teardown()
             self.assertEqual(0, builds.world.undone)
@@ -455,7 +455,7 @@ class BuildsTest(unittest.TestCase):
     def test_build_that_nova_does_not_answer(self):
         """For an operation's patience, or longer: it is built later."""
         for questions in (3, 40):
-            for builds, process in self.each_step():
+            for builds, _ in self.each_step():
                 builds.work(index=0, build=0, steps=4, questions=questions)
                 builds.teardown()
 
@@ -484,12 +484,12 @@ class BuildsTest(unittest.TestCase):
         builds.teardown()
 
     def test_build_whose_server_is_deleted(self):
-        for builds, process in self.each_step():
+        for builds, _ in self.each_step():
             builds.delete(index=0)
             builds.teardown()
 
     def test_build_whose_node_another_host_has_by_then(self):
-        for builds, process in self.each_step():
+        for builds, _ in self.each_step():
             builds.world.fenced.add('a')
             builds.processes['b'].look()
             builds.processes['b'].take_node('n0')

@@ -108,6 +108,20 @@ class BuildsTestCase(base.DatabaseTestCase):
         self.allocations.return_value = {'allocations': {NODE: {}}}
         self.assertEqual({self.build}, self.builds.unclaimed())
 
+    def test_build_that_placement_fails_for_hides_no_other(self):
+        other = self.instance(uuidsentinel.other, None)
+        other.vm_state = 'building'
+        other.save()
+
+        def answer(context, uuid):
+            if uuid == other.uuid:
+                raise exception.ConsumerAllocationRetrievalFailed(
+                    consumer_uuid=uuid, error='500')
+            return {'allocations': {NODE: {}}}
+
+        self.allocations.side_effect = answer
+        self.assertEqual({self.build}, self.builds.unclaimed())
+
     def test_service_calls_itself(self):
         client = mock.Mock()
         with mock.patch.object(rpc, 'get_client', return_value=client):

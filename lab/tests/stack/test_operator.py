@@ -151,7 +151,9 @@ class OperatorTestCase(operating.OperatingTestCase):
             FIRST_STEPS.read_text())
         shown, printed = forms(shown), forms(printed)
         self.assertEqual((shown[0], shown[-1]), (printed[0], printed[-1]))
-        self.assertLessEqual(set(printed), set(shown))
+        # A server may be another host's for a moment before its node is.
+        self.assertLessEqual(
+            set(printed), {*shown, 'HOST takes N free node'})
 
     def is_ready(self):
         """See that the check before a change passes, or says why not."""

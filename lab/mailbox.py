@@ -116,8 +116,6 @@ def read():
             looks,
             types.SimpleNamespace(count=lambda instance: 0),
         ),
-        types.SimpleNamespace(
-            once=lambda read, found, begun: found, interrupt=lambda: None),
     )
     while True:
         reader.once()

@@ -106,9 +106,11 @@ class NodeAudits:
                 self._service.shutdown.undo()
 
     def poll_ironic(self):
-        """Ask Ironic what has changed; the background audits that next."""
+        """Ask Ironic what has changed, and have that audited soon."""
         with self._service.ironic_retry.none():
-            self._service.due_nodes.read_ironic(settings.read())
+            changed = self._service.due_nodes.read_ironic(settings.read())
+        if changed:
+            self._service.threads['background_audit'].wake('background_audit')
 
     def adopt(self, build, node_id):
         """Take a build's node from a dead host; False if nothing was taken."""

@@ -182,19 +182,20 @@ class DriverService:
             # The conductor.
             'recovery': {'recovery': (
                 lambda: self.recovery.sweep(self.peer_poller.view), period)},
-            # Ironic, placement, the conductor, and nova's lock of claims.
+            # Ironic and the conductor; placement if an evacuation is refused.
             'ironic': {
                 'ironic_changes': (self.nodes.poll_ironic, period),
-                'background_audit': (
-                    lambda: self.background_audit.once(period()), period),
+                'evacuation_refusals': (self._refuse_evacuations, period),
             },
-            # placement, the conductor, and nova's lock of claims; Ironic if
-            # an evacuation is to be refused.
+            # placement, the conductor, and nova's lock of claims; Ironic for
+            # a node that the mirror has no fields of.
+            'background_audit': {'background_audit': (
+                self.background_audit.once, period)},
+            # placement, the conductor, and the queue of this host.
             'placement': {
                 'disabled_trait': (self.disabled_trait.once, period),
                 'provider_changes': (self.provider_changes.once, period),
                 'in_flight': (self.in_flight.once, lambda: 3 * period()),
-                'evacuation_refusals': (self._refuse_evacuations, period),
             },
             # RabbitMQ and the conductor.
             'rabbitmq': {
@@ -283,7 +284,7 @@ class DriverService:
         # The others may have seen it disabled.
         self.auditor.doubt()
         self.disabled_trait.note()
-        self.threads['placement'].wake()
+        self.threads['placement'].wake('disabled_trait')
 
     def is_about_to_end(self):
         """Whether this service stops, or was last seen with its marker."""

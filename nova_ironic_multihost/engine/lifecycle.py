@@ -395,7 +395,8 @@ class LeaseRenewer:
                       'length': self._terms().length})
         for one in self._timers:
             one.start()
-            one.wake()
+            for task in one.tasks:
+                one.wake(task)
 
     def end(self) -> None:
         """Ask no more: only a few threads of the service are left.

@@ -49,7 +49,7 @@ class PeriodicTask:
         self._act = act
         self._seconds = seconds
         self.interval = REST
-        #: When it runs next.
+        #: When it runs next; infinity before it is planned.
         self.due = math.inf
         # Types of errors since the last success.
         self._failures: set[type[Exception]] = set()
@@ -109,8 +109,9 @@ class PeriodicThread:
                 daemon=True)
             self._thread.start()
 
-    def wake(self) -> None:
-        """Run the tasks soon, once for all calls but those during a run."""
+    def wake(self, task: str) -> None:
+        """Run a task soon, once for all calls but those during its run."""
+        self.tasks[task].due = -math.inf
         self._woken.set()
 
     def stop(self) -> None:
@@ -121,10 +122,11 @@ class PeriodicThread:
     def _run(self) -> None:
         tasks = self.tasks.values()
         for one in tasks:
-            one.plan(self._clock())
+            if one.due == math.inf:
+                one.plan(self._clock())
         while not self._stopped.wait(
                 min(REST, *(one.interval for one in tasks))):
-            woken = self._woken.wait(max(0, min(
+            self._woken.wait(max(0, min(
                 one.due for one in tasks) - self._clock()))
             self._woken.clear()
             if not self._service.is_alive():
@@ -134,6 +136,9 @@ class PeriodicThread:
                 return
             for one in tasks:
                 now = self._clock()
-                if (woken or now >= one.due) and not self._stopped.is_set():
+                if now >= one.due and not self._stopped.is_set():
                     one.plan(now)
                     one.run()
+        # The next thread plans anew.
+        for one in tasks:
+            one.due = math.inf

@@ -15,7 +15,6 @@ from collections.abc import Set
 import contextlib
 import dataclasses
 import itertools
-import math
 import threading
 import time
 
@@ -120,19 +119,20 @@ class DueNodes:
             self._recent = (frozenset(audit.recent & nodes)
                             if audit is not None else frozenset())
 
-    def read_ironic(self, settings: Settings) -> None:
-        """Have changed nodes decided, after the first audit of all nodes.
+    def read_ironic(self, settings: Settings) -> bool:
+        """Have changed nodes decided; return whether there are any.
 
-        One thread calls it.
+        Nothing before the first audit of all nodes. One thread calls it.
         """
         if self._auditor.last is None:
-            return
+            return False
         mirror = self._auditor.read(settings)
         changed = mirror.changed_since(
             max(self._serial, self._auditor.serial))
         if changed:
             self._auditor.audit_changed(settings, sorted(changed))
         self._serial = mirror.serial
+        return bool(changed)
 
     def note_pulled(self, nodes: Iterable[str]) -> None:
         """Note nodes taken a while ago: old owners may have set traits."""
@@ -331,22 +331,17 @@ class BackgroundAudit:
     """
 
     def __init__(self, due_nodes: DueNodes, tracker: Tracker,
-                 resting: Callable[[], bool] = lambda: False,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 resting: Callable[[], bool] = lambda: False) -> None:
         self._due_nodes = due_nodes
         self._tracker = tracker
         self._resting = resting
-        self._clock = clock
-        self._many = False
 
-    def once(self, seconds: float = math.inf) -> None:
-        """Audit the due nodes, each once, for some seconds at most."""
+    def once(self) -> None:
+        """Audit the due nodes, each once."""
         if self._resting():
             return
-        until = self._clock() + seconds
         waiting, done = self._due_nodes.waiting(), set[str]()
-        before, self._many = self._many, len(waiting) >= BACKGROUND_MANY
-        if self._many is not before:
+        if len(waiting) >= BACKGROUND_MANY:
             LOG.info('%d nodes wait for their audit in the background; '
                      'builds go on meanwhile.', len(waiting))
         while waiting:
@@ -355,7 +350,7 @@ class BackgroundAudit:
             with contextlib.suppress(Exception):
                 self._due_nodes.skip_unchanged(some)
             for node in some:
-                if self._resting() or self._clock() >= until:
+                if self._resting():
                     return
                 done.add(node)
                 # nova may have audited it meanwhile.

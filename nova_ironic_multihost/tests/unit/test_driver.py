@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import datetime
 import inspect
+import math
 import operator
 import re
 import socket
@@ -876,9 +877,9 @@ class LookTestCase(DriverTestCase):
     def test_tasks_that_may_wait_for_other_services_have_other_threads(self):
         self.assertEqual([
             {'peer_poll'}, {'recovery'},
-            {'ironic_changes', 'background_audit'},
-            {'disabled_trait', 'provider_changes', 'in_flight',
-             'evacuation_refusals'},
+            {'ironic_changes', 'evacuation_refusals'},
+            {'background_audit'},
+            {'disabled_trait', 'provider_changes', 'in_flight'},
             {'backups', 'queue_forwarder'},
         ], [set(thread.tasks) for thread
             in self.driver.service.threads.values()])
@@ -1038,6 +1039,10 @@ class SwitchTestCase(DriverTestCase):
         self.assertEqual(1, len(placement.mock_calls))
         doubt.assert_called_once_with()
         self.assertTrue(thread._woken.is_set())
+        # A search for lost builds counts its turns.
+        self.assertEqual(['disabled_trait'], [
+            name for name, task in thread.tasks.items()
+            if task.due == -math.inf])
         timer_.run()
         self.assertEqual(2, len(placement.mock_calls))
 
@@ -1273,6 +1278,8 @@ class PollTestCase(DriverTestCase):
     def test_node_that_changes_is_audited_as_it_is_now(self):
         self.place(NODES[0], 'i1', ME)
         self.poll()
+        thread = self.driver.service.threads['background_audit']
+        self.assertEqual(-math.inf, thread.tasks['background_audit'].due)
         self.poll()
         self.assertEqual([(NODES[0], 'i1')], self.audited)
 

@@ -2,6 +2,7 @@
 
 """When a failed or pending task is tried again."""
 
+from collections.abc import Mapping
 import dataclasses
 
 #: Seconds between two checks whether Ironic has deployed.
@@ -18,6 +19,21 @@ class Backoff:
     until: float
     seconds: float
     silent: bool = False
+
+
+def due(backoffs: Mapping[str, Backoff], now: float, silence: bool,
+        probes: int) -> set[str]:
+    """Return the tasks that are due for another try.
+
+    :param silence: whether the last try of any task had no answer. Then only
+        some of the tasks without an answer show whether there is one again.
+    :param probes: how many.
+    """
+    ready = sorted((uuid for uuid, one in backoffs.items()
+                    if now >= one.until),
+                   key=lambda uuid: backoffs[uuid].until)
+    silent = [uuid for uuid in ready if backoffs[uuid].silent]
+    return set(ready).difference(silent[probes:] if silence else ())
 
 
 def longer(last: Backoff | None, silent: bool) -> float:

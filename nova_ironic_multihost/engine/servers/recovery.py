@@ -255,15 +255,9 @@ class Recovery:
                 uuid: pause for uuid, pause in self._backoffs.items()
                 if uuid in known}
             new = due - self._backoffs.keys()
-            again = sorted(
-                (uuid for uuid in due - new
-                 if now >= self._backoffs[uuid].until),
-                key=lambda uuid: self._backoffs[uuid].until)
-            silent = [uuid for uuid in again if self._backoffs[uuid].silent]
-            if self._silence:
-                # A few show when the service answers again.
-                again = [*(set(again) - set(silent)), *silent[:WORKERS]]
-            due = new.union(again)
+            due = new | backoff.due(
+                {uuid: self._backoffs[uuid] for uuid in due - new}, now,
+                self._silence, WORKERS)
         if new:
             LOG.info('Found %d instances that were taken over and that no '
                      'thread works on.', len(new))

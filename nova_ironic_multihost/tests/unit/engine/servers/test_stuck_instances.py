@@ -129,7 +129,7 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
             self.sweep_often(5 * recovery.FULL_SWEEP)
             self.assertEqual(('active', task_state), self.states())
         self.waiting = False
-        self.sweep_often(stuck_instances.UNATTENDED)
+        self.sweep_often(1)
         self.assertEqual([('init', 'powering-off')], self.instances.done)
 
     def test_what_may_not_have_been_sent_yet_is_left_alone(self):

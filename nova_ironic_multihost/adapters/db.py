@@ -4,11 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections import abc
 import contextlib
 from http import HTTPStatus
 import json
@@ -90,7 +86,7 @@ def instance_uuids(host: str) -> frozenset[str]:
         names.admin_context(), host))
 
 
-def instance_states(instances: Iterable[str]) -> dict[str, InstanceState]:
+def instance_states(instances: abc.Iterable[str]) -> dict[str, InstanceState]:
     """Read the states of instances of this cell, without archived ones."""
     context = names.admin_context().elevated(read_deleted='yes')
     return _states(
@@ -99,7 +95,7 @@ def instance_states(instances: Iterable[str]) -> dict[str, InstanceState]:
             context, {'uuid': some}, expected_attrs=[]))
 
 
-def instances_with(task_states: Iterable[str], host: str | None = None
+def instances_with(task_states: abc.Iterable[str], host: str | None = None
                    ) -> dict[str, InstanceState]:
     """Read the instances that have one of these task states."""
     return _states(all_rows({'task_state': list(task_states), **(
@@ -136,8 +132,9 @@ def _states(rows):
     return {row.uuid: state(row) for row in rows}
 
 
-def all_rows(filters: Mapping[str, object], attributes: Sequence[str] = ()
-             ) -> Iterator[objects.Instance]:
+def all_rows(filters: abc.Mapping[str, object],
+             attributes: abc.Sequence[str] = ()
+            ) -> abc.Iterator[objects.Instance]:
     """Read the instances that pass some filters, page by page.
 
     Soft-deleted and half deleted instances are included.
@@ -148,8 +145,8 @@ def all_rows(filters: Mapping[str, object], attributes: Sequence[str] = ()
     return pages(lambda last: _rows(filters, last, attributes), INSTANCES)
 
 
-def pages(read: Callable[[str | None], Iterable[typing.Any]], size: int
-          ) -> Iterator[typing.Any]:
+def pages(read: abc.Callable[[str | None], abc.Iterable[typing.Any]], size: int
+          ) -> abc.Iterator[typing.Any]:
     """Yield the rows of all pages; ``read``: given the last row's uuid."""
     last = None
     while True:
@@ -186,7 +183,7 @@ def records_of(host: str) -> list[Record]:
     return [record(row) for row in rows]
 
 
-def records(nodes: Iterable[str]) -> list[Record]:
+def records(nodes: abc.Iterable[str]) -> list[Record]:
     """Read the records of nodes."""
     return [
         record(row) for some in _batches(nodes)
@@ -204,8 +201,8 @@ def record(row: objects.ComputeNode) -> Record:
         row=row)
 
 
-def _batches(uuids: Iterable[str], size: int = BATCH
-             ) -> Iterator[list[str]]:
+def _batches(uuids: abc.Iterable[str], size: int = BATCH
+             ) -> abc.Iterator[list[str]]:
     """Yield lists that fit into one request."""
     uuids = list(uuids)
     for first in range(0, len(uuids), size):

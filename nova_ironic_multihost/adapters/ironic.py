@@ -10,8 +10,6 @@ of nodes that nova asks for. Ironic's link to the next page loses most filters
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable
-from collections.abc import Mapping
 import contextlib
 import datetime
 import email.utils
@@ -77,7 +75,7 @@ class NodePages:
 
     @_listing_errors()
     def page(self, partition: peers.Partition, after: str | None,
-             limit: int, wanted: Callable[[str, str | None], bool] | None
+             limit: int, wanted: abc.Callable[[str, str | None], bool] | None
              ) -> ListingPage:
         filters, _ = query(partition)
         return self._page(
@@ -89,7 +87,7 @@ class NodePages:
         partition: peers.Partition,
         after: str | None,
         limit: int,
-        wanted: Callable[[str, str | None], bool] | None,
+        wanted: abc.Callable[[str, str | None], bool] | None,
     ) -> ListingPage:
         filters, _ = query(partition)
         return self._page(
@@ -183,7 +181,7 @@ def _filter_matches(theirs: str | None, wanted: str) -> bool:
 
 
 def _row(found: dict[str, typing.Any],
-         wanted: Callable[[str, str | None], bool] | None,
+         wanted: abc.Callable[[str, str | None], bool] | None,
          filters: dict[str, str]) -> NodeRow:
     uuid, instance = found['uuid'], found['instance_uuid']
     if not all(_filter_matches(found.get(name, value), value)
@@ -269,8 +267,8 @@ class NodeCache(abc.MutableMapping):
     :param nodes: returns the rows of the nodes that this host owns.
     """
 
-    def __init__(self, make: Callable[[bytes], typing.Any],
-                 nodes: Callable[[], Mapping[str, NodeRow]],
+    def __init__(self, make: abc.Callable[[bytes], typing.Any],
+                 nodes: abc.Callable[[], abc.Mapping[str, NodeRow]],
                  mirror: lister.Lister) -> None:
         self._made = functools.lru_cache(MADE)(make)
         self._nodes = nodes
@@ -279,7 +277,7 @@ class NodeCache(abc.MutableMapping):
         self._read: dict[str, typing.Any] = {}
         # Of the rows of an audit; it may be outdated.
         self._by_instance: dict[str | None, str] = {}
-        self._indexed: Mapping[str, NodeRow] = {}
+        self._indexed: abc.Mapping[str, NodeRow] = {}
 
     def row(self, uuid: str) -> NodeRow | None:
         """Return the row of a node from a listing, None if there is none."""
@@ -349,8 +347,8 @@ class NodeCache(abc.MutableMapping):
         # Wait for a read of the node that has begun.
         _one_at_a_time(uuid)(self.__delitem__)(uuid)
 
-    def read(self, uuid: str, get: Callable[[str], typing.Any],
-             is_mine: Callable[[str], bool]) -> typing.Any:
+    def read(self, uuid: str, get: abc.Callable[[str], typing.Any],
+             is_mine: abc.Callable[[str], bool]) -> typing.Any:
         """Return a node from the cache, or read it with ``get``."""
         @_one_at_a_time(uuid)
         def read():

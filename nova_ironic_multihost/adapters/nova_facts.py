@@ -13,11 +13,7 @@ A write takes nova's conductor 20 ms, and a thousand instances must move within
 a minute: hence batches, parallel writes, and no related objects.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
+from collections import abc
 from concurrent import futures
 from http import HTTPStatus
 import random
@@ -74,15 +70,15 @@ class NovaCloud:
 
     def __init__(self, driver: names.IronicDriver,
                  tracker: nova_tracker.NovaTracker,
-                 ending: Callable[[], bool] = lambda: False,
+                 ending: abc.Callable[[], bool] = lambda: False,
                  recorder: Metrics | None = None,
-                 failed: Callable[[], object] = lambda: None) -> None:
+                 failed: abc.Callable[[], object] = lambda: None) -> None:
         self._driver = driver
         self._tracker = tracker
         self._ending = ending
         self._recorder = recorder or Metrics()
         self._failed = failed
-        self._under_way: Set[str] = frozenset()
+        self._under_way: abc.Set[str] = frozenset()
         #: Instance -> the number of its last attempt in this process.
         self._attempts: dict[str, int] = {}
 
@@ -94,10 +90,10 @@ class NovaCloud:
     def service(self, host: str) -> peers.ComputeService | None:
         return db.compute_service(self._driver.servicegroup_api, host)
 
-    def instances(self, hosts: Iterable[str]) -> frozenset[str]:
+    def instances(self, hosts: abc.Iterable[str]) -> frozenset[str]:
         return frozenset().union(*map(db.instance_uuids, hosts))
 
-    def instance_states(self, instances: Iterable[str]
+    def instance_states(self, instances: abc.Iterable[str]
                         ) -> dict[str, InstanceState]:
         return db.instance_states(instances)
 
@@ -107,17 +103,17 @@ class NovaCloud:
     def aggregates(self) -> tuple[peers.Aggregate, ...] | None:
         return db.host_aggregates()
 
-    def records_of(self, hosts: Iterable[str]) -> list[Record]:
+    def records_of(self, hosts: abc.Iterable[str]) -> list[Record]:
         return [record for host in hosts for record
                 in self._tracker.at_hand(db.records_of(host))]
 
-    def records(self, nodes: Iterable[str]) -> list[Record]:
+    def records(self, nodes: abc.Iterable[str]) -> list[Record]:
         return self._tracker.at_hand(db.records(nodes))
 
     def consumers(self, node: str) -> frozenset[str] | None:
         return db.consumers(self._tracker.report_client, node)
 
-    def consumers_of(self, nodes: Sequence[str]
+    def consumers_of(self, nodes: abc.Sequence[str]
                      ) -> dict[str, frozenset[str] | None]:
         """Read the consumers of nodes, one request for each.
 
@@ -142,7 +138,7 @@ class NovaCloud:
         return db.generations(self._tracker.report_client)
 
     @property
-    def under_way(self) -> Set[str]:
+    def under_way(self) -> abc.Set[str]:
         """Uuids of the instances that are being taken over."""
         return self._under_way
 
@@ -160,7 +156,7 @@ class NovaCloud:
         client.invalidate_resource_provider(node)
         return bool(answer) or answer.status_code == HTTPStatus.NOT_FOUND
 
-    def take_over(self, instances: Mapping[str, InstanceState], host: str,
+    def take_over(self, instances: abc.Mapping[str, InstanceState], host: str,
                   eligible: Eligible) -> dict[str, Outcome]:
         if self._ending():
             return dict.fromkeys(instances, False)
@@ -237,8 +233,8 @@ def _save(row, **changes):
     return True
 
 
-def take_over(instances: Mapping[str, InstanceState], host: str,
-              eligible: Eligible, attempts: Mapping[str, int]
+def take_over(instances: abc.Mapping[str, InstanceState], host: str,
+              eligible: Eligible, attempts: abc.Mapping[str, int]
               ) -> dict[str, Outcome]:
     """Move instances that have not changed to another host.
 
@@ -256,9 +252,10 @@ def take_over(instances: Mapping[str, InstanceState], host: str,
                  for uuid, state in instances.items()}
 
     def run_step(
-            step: Callable[[_Transfer, objects.Instance], None],
-            exclude: Callable[[Iterable[objects.Instance]], Set[str]] = (
-                lambda rows: frozenset())) -> None:
+            step: abc.Callable[[_Transfer, objects.Instance], None],
+            exclude: abc.Callable[
+                [abc.Iterable[objects.Instance]], abc.Set[str]] = (
+                    lambda rows: frozenset())) -> None:
         pending = [uuid for uuid, transfer in transfers.items()
                    if transfer.outcome is None]
         if not pending:
@@ -279,8 +276,8 @@ def take_over(instances: Mapping[str, InstanceState], host: str,
         for _ in pool.map(attempt, rows.keys() - excluded):
             pass
 
-    def run_late_step(step: Callable[[_Transfer, objects.Instance], None],
-                      prepare: Callable[[], None] = lambda: None) -> None:
+    def run_late_step(step: abc.Callable[[_Transfer, objects.Instance], None],
+                      prepare: abc.Callable[[], None] = lambda: None) -> None:
         try:
             prepare()
             run_step(step)
@@ -300,7 +297,7 @@ def take_over(instances: Mapping[str, InstanceState], host: str,
 
 
 def _note_live_hosts(
-    transfers: Mapping[str, '_Transfer'], eligible: Eligible
+    transfers: abc.Mapping[str, '_Transfer'], eligible: Eligible
 ) -> None:
     """Note on the transfers which old hosts are not dead any more."""
     old_hosts = {
@@ -321,7 +318,7 @@ def _read(uuids: list[str]) -> dict[str, objects.Instance]:
         expected_attrs=[])}
 
 
-def _migrating(rows: Iterable[objects.Instance]) -> frozenset[str]:
+def _migrating(rows: abc.Iterable[objects.Instance]) -> frozenset[str]:
     """Return the uuids of instances with a migration in progress.
 
     Only evacuations migrate bare metal servers, so the lists are short, and
@@ -336,7 +333,7 @@ def _migrating(rows: Iterable[objects.Instance]) -> frozenset[str]:
         _in_progress({'status': [*EVACUATION_BEGUN]}))
 
 
-def _in_progress(filters: Mapping[str, object]) -> frozenset[str]:
+def _in_progress(filters: abc.Mapping[str, object]) -> frozenset[str]:
     return frozenset(
         migration.instance_uuid for migration
         in objects.MigrationList.get_by_filters(
@@ -360,7 +357,8 @@ class _Transfer:
         # The timeout of a write that may have been carried out.
         self._timeout: Exception | None = None
 
-    def attempt(self, step: Callable[['_Transfer', objects.Instance], None],
+    def attempt(self,
+                step: abc.Callable[['_Transfer', objects.Instance], None],
                 row: objects.Instance) -> bool:
         """Call a step and keep its error; return whether nova answered."""
         earlier = self._timeout

@@ -8,7 +8,7 @@ nova finishes a build or a rebuild in the thread that has called Ironic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import abc
 import datetime
 import functools
 import typing
@@ -210,7 +210,7 @@ class TaskKind(typing.NamedTuple):
     action: str
     event: str
     unversioned: str
-    notify: Callable
+    notify: abc.Callable
 
 
 BUILD = TaskKind('create', 'compute__do_build_and_run_instance', 'create.end',

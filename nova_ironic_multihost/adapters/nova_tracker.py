@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections import abc
 from concurrent import futures
 import contextlib
 import dataclasses
@@ -53,9 +51,9 @@ class NovaTracker:
     :param barred: called with a node's uuid and the error if no retry helps.
     """
 
-    def __init__(self, virtapi, moved: Callable[[str, bool], None] = (
+    def __init__(self, virtapi, moved: abc.Callable[[str, bool], None] = (
             lambda node, done: None),
-            barred: Callable[[str, Exception], None] = (
+            barred: abc.Callable[[str, Exception], None] = (
                 lambda node, exc: None)):
         self._manager = names.manager_of(virtapi)
         self._moved = moved
@@ -71,7 +69,7 @@ class NovaTracker:
         return (self._manager is not None
                 and node in self._manager.rt.compute_nodes)
 
-    def at_hand(self, records: Iterable[Record]) -> list[Record]:
+    def at_hand(self, records: abc.Iterable[Record]) -> list[Record]:
         """Replace the rows of records by the tracker's, to save memory."""
         def with_its_row(record):
             row = self._manager.rt.compute_nodes.get(record.node)
@@ -88,8 +86,9 @@ class NovaTracker:
         apply.novas(self._manager, '_update_available_resource_for_node')(
             names.admin_context(), node)
 
-    def move(self, nodes: Sequence[str],
-             judge: Callable[[Sequence[str]], Sequence[Record]]) -> set[str]:
+    def move(self, nodes: abc.Sequence[str],
+             judge: abc.Callable[[abc.Sequence[str]], abc.Sequence[Record]]
+            ) -> set[str]:
         """Make records of dead hosts this host's, without audits.
 
         Writes what ResourceTracker._init_compute_node writes, in parallel.
@@ -131,8 +130,9 @@ class NovaTracker:
             return False
         return True
 
-    def pull(self, nodes: Sequence[str],
-             judge: Callable[[list[str]], Iterable[Record]]) -> set[str]:
+    def pull(self, nodes: abc.Sequence[str],
+             judge: abc.Callable[[list[str]], abc.Iterable[Record]]
+            ) -> set[str]:
         """Make idle nodes of live hosts this host's, without audits.
 
         Each node, with a thread of its own, is reserved while its record moves
@@ -180,7 +180,7 @@ class NovaTracker:
                 pass
         return {one.node for one in moved}
 
-    def unchanged(self, nodes: Sequence[str]) -> set[str]:
+    def unchanged(self, nodes: abc.Sequence[str]) -> set[str]:
         """Return the nodes with the generation that nova's client knows."""
         before = self.generations(nodes)
         asked = [node for node in nodes if node in before]
@@ -191,7 +191,7 @@ class NovaTracker:
                 lambda node: db.generation(self.report_client, node),
                 asked), strict=True) if now == before[node]}
 
-    def generations(self, nodes: Iterable[str]) -> dict[str, int]:
+    def generations(self, nodes: abc.Iterable[str]) -> dict[str, int]:
         """Return the generations of nodes in the cache of nova's client."""
         found: dict[str, int] = {}
         for node in nodes:
@@ -201,7 +201,7 @@ class NovaTracker:
         return {node: generation for node, generation in found.items()
                 if generation is not None}
 
-    def fill(self, records: Iterable[Record]) -> None:
+    def fill(self, records: abc.Iterable[Record]) -> None:
         """Add records of this host to the tracker, without audits."""
         records = iter(records)
         # Batches, so that a claim need not wait for all of them.

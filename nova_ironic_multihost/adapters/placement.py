@@ -12,11 +12,7 @@ Requests go one at a time: claims of builds would wait behind parallel ones.
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections import abc
 import contextlib
 import itertools
 import typing
@@ -44,7 +40,7 @@ def reserve(provider_tree: nova_tree.ProviderTree, node: str) -> None:
 
 @contextlib.contextmanager
 def renewed(provider_tree: nova_tree.ProviderTree, node: str,
-            tracker: nova_tracker.NovaTracker) -> Iterator[None]:
+            tracker: nova_tracker.NovaTracker) -> abc.Iterator[None]:
     """Refresh nova's copy of a node if its inventory changes in here.
 
     nova's client does not see that allocations change the generation: it would
@@ -84,7 +80,7 @@ class Reservation:
     """The reservation of one node, used by one thread at a time."""
 
     def __init__(self, client: report.SchedulerReportClient, node: str,
-                 inventories: Mapping[str, Mapping[str, typing.Any]],
+                 inventories: abc.Mapping[str, abc.Mapping[str, typing.Any]],
                  generation: int) -> None:
         self.node = node
         self._client = client
@@ -163,10 +159,10 @@ class TraitWriter:
         return frozenset(db.generations(
             self._tracker.report_client, os_traits.COMPUTE_STATUS_DISABLED))
 
-    def read(self, nodes: Sequence[str]) -> dict[str, ProviderTraits]:
+    def read(self, nodes: abc.Sequence[str]) -> dict[str, ProviderTraits]:
         return _answers(self._read, nodes)
 
-    def write(self, found: Mapping[str, ProviderTraits], disabled: bool
+    def write(self, found: abc.Mapping[str, ProviderTraits], disabled: bool
               ) -> dict[str, int]:
         written: dict[str, int] = {}
         nodes = iter(found)
@@ -227,7 +223,7 @@ def _body(answer):
     return answer.json()
 
 
-def _answers(ask: Callable[[str], _Result | None], nodes: Iterable[str]
+def _answers(ask: abc.Callable[[str], _Result | None], nodes: abc.Iterable[str]
              ) -> dict[str, _Result]:
     """Return {node: answer}, without nodes that have none."""
     return {node: answer for node in nodes

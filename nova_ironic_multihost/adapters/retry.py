@@ -10,8 +10,7 @@ conflicts, which nova's driver handles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections import abc
 import contextlib
 import functools
 from http import HTTPStatus
@@ -122,7 +121,7 @@ def _status(exc: BaseException) -> int:
     return 0
 
 
-def chain(exc: BaseException | None) -> Iterator[BaseException]:
+def chain(exc: BaseException | None) -> abc.Iterator[BaseException]:
     """Yield an error and its causes."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
@@ -140,10 +139,10 @@ class IronicRetry:
     time.
     """
 
-    def __init__(self, seconds: Callable[[], float],
-                 may_wait: Callable[[], bool],
-                 clock: Callable[[], float] = time.monotonic,
-                 sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, seconds: abc.Callable[[], float],
+                 may_wait: abc.Callable[[], bool],
+                 clock: abc.Callable[[], float] = time.monotonic,
+                 sleep: abc.Callable[[float], None] = time.sleep) -> None:
         self.seconds = seconds
         self._may_wait = may_wait
         self.clock = clock
@@ -151,7 +150,7 @@ class IronicRetry:
         self._thread = threading.local()
 
     @contextlib.contextmanager
-    def none(self) -> Iterator[None]:
+    def none(self) -> abc.Iterator[None]:
         """Forbid this thread to wait."""
         before = self._no_wait
         self._thread.no_wait = True
@@ -164,7 +163,7 @@ class IronicRetry:
     def _no_wait(self):
         return getattr(self._thread, 'no_wait', False)
 
-    def connection(self, connect: Callable[[], typing.Any]) -> typing.Any:
+    def connection(self, connect: abc.Callable[[], typing.Any]) -> typing.Any:
         """Return a connection to Ironic that waits if this thread may."""
         if self._no_wait or not self._may_wait():
             return connect()
@@ -174,7 +173,7 @@ class IronicRetry:
 class RetryingConnection:
     """A connection to Ironic with methods that retry."""
 
-    def __init__(self, connect: Callable[[], typing.Any],
+    def __init__(self, connect: abc.Callable[[], typing.Any],
                  retry: IronicRetry) -> None:
         self._connect = connect
         self._retry = retry

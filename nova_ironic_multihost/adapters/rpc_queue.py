@@ -13,9 +13,7 @@ failover.
 
 from __future__ import annotations
 
-from collections.abc import Container
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections import abc
 import contextlib
 import functools
 import threading
@@ -112,7 +110,7 @@ class RpcQueue:
     """
 
     def __init__(self, connection: impl_rabbit.Connection, name: str,
-                 guarded: Container[str]) -> None:
+                 guarded: abc.Container[str]) -> None:
         self._connection = connection
         self._name = name
         self._guarded = guarded
@@ -184,7 +182,7 @@ class RpcQueue:
         self._amqp.send_heartbeat()
 
     @contextlib.contextmanager
-    def attended(self) -> Iterator[None]:
+    def attended(self) -> abc.Iterator[None]:
         # oslo.messaging sends them only while it waits for messages.
         done = threading.Event()
         thread = threading.Thread(
@@ -261,7 +259,7 @@ class RpcQueue:
             returns if isinstance(returns, int) else 0, message, arguments)
 
 
-def _request(message: dict[str, typing.Any], guarded: Container[str]
+def _request(message: dict[str, typing.Any], guarded: abc.Container[str]
              ) -> tuple[RequestKind, str | None, str | None]:
     """Return what a message asks for: (kind, instance, node)."""
     # oslo_messaging.rpc.client:_BaseCallContext._make_message
@@ -291,7 +289,7 @@ class BuildCopier:
         # One copy at a time: each takes a connection.
         self._turn = threading.Lock()
 
-    def copy(self, arguments: Mapping[str, typing.Any]) -> None:
+    def copy(self, arguments: abc.Mapping[str, typing.Any]) -> None:
         """Send a copy.
 
         :raises TimeoutError: the copy is not confirmed; it may still arrive.

@@ -17,8 +17,7 @@ it.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections import abc
 import contextlib
 import datetime
 import itertools
@@ -115,7 +114,7 @@ class BuildRequests:
             names.admin_context(), 'ping', arg=self._host)
 
     def give_up(self, build: SentBuild, reason: str,
-                absent: Callable[[], bool]) -> bool:
+                absent: abc.Callable[[], bool]) -> bool:
         # The allocation stays until the instance is deleted, as in nova.
         context = names.admin_context()
         try:
@@ -356,7 +355,7 @@ class EvacuationUndo:
 
 def _evacuations(context: nova_context.RequestContext,
                  statuses: list[str], until: datetime.datetime | None
-                 ) -> Iterator[objects.Migration]:
+                 ) -> abc.Iterator[objects.Migration]:
     """Read the evacuations with these statuses, the latest first.
 
     The conductor cannot filter by time: a time arrives there as a text.

@@ -12,7 +12,7 @@ and ``--help`` needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import abc
 from email import utils
 import time
 import typing
@@ -198,7 +198,7 @@ class Api:
                   json=body)
 
     def _ask(self, method: str, path: str, microversion: str | None,
-             passing: Collection[int] = (), **parameters: typing.Any
+             passing: abc.Collection[int] = (), **parameters: typing.Any
              ) -> typing.Any:
         from keystoneauth1 import exceptions
         microversion = microversion or self._microversion

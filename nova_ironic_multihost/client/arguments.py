@@ -3,7 +3,7 @@
 """Options, exit statuses and words that the commands share."""
 
 import argparse
-from collections.abc import Sequence
+from collections import abc
 import os
 
 #: Exit statuses.
@@ -49,7 +49,7 @@ def counted(number: int, word: str) -> str:
     return f'{number} {word}' + ('' if number == 1 else 's')
 
 
-def some(names: Sequence[str], shown: int = 5) -> str:
+def some(names: abc.Sequence[str], shown: int = 5) -> str:
     """Return names in words, only the first few of many."""
     more = len(names) - shown
     return ', '.join(names[:shown]) + (f' and {more} more' if more > 0

@@ -11,9 +11,7 @@ project, but Ironic shows all nodes to system scope only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Set
+from collections import abc
 import concurrent.futures
 import dataclasses
 import datetime
@@ -300,7 +298,7 @@ class CloudClient:
                         {field: body[field]} if field else {}), _BY_HOST)
 
     def _providers(
-            self, nodes: Set[str]) -> tuple[cloud_state.Provider, ...]:
+            self, nodes: abc.Set[str]) -> tuple[cloud_state.Provider, ...]:
         """Return the resource providers that have the name of a node."""
         every = self.placement.get('/resource_providers')
         barred = self.marked(cloud_state.DISABLED_TRAIT)
@@ -383,8 +381,8 @@ class CloudClient:
             for consumer in consumers)
 
 
-def _side_by_side(function: Callable[[_One], _Answer],
-                  values: Iterable[_One]) -> list[_Answer]:
+def _side_by_side(function: abc.Callable[[_One], _Answer],
+                  values: abc.Iterable[_One]) -> list[_Answer]:
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(function, values))
 
@@ -404,7 +402,7 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-def expect_cells(services: Iterable[cloud_state.Service]) -> None:
+def expect_cells(services: abc.Iterable[cloud_state.Service]) -> None:
     """Raise Unanswered if nova does not reach the cell of a service."""
     unknown = sorted(one.host for one in services if not one.reached)
     if unknown:

@@ -11,8 +11,7 @@ unknown.
 """
 
 import collections
-from collections.abc import Iterable
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import enum
 import functools
@@ -266,7 +265,7 @@ class CloudState:
         names.update((s.key, s.host) for s in self.services)
         return dict(sorted(names.items()))
 
-    def with_down(self, hosts: Set[HostKey]) -> 'CloudState':
+    def with_down(self, hosts: abc.Set[HostKey]) -> 'CloudState':
         """Return this state with hosts that count as down."""
         return dataclasses.replace(self, services=tuple(
             dataclasses.replace(service, up=False)
@@ -325,7 +324,7 @@ class CloudState:
                 + (f', was {before}' if before else ''))
 
 
-def _grouped(pairs: Iterable[tuple[HostKey, _Value]]
+def _grouped(pairs: abc.Iterable[tuple[HostKey, _Value]]
              ) -> dict[HostKey, list[_Value]]:
     found = collections.defaultdict[HostKey, list[_Value]](list)
     for host, value in pairs:

@@ -8,10 +8,7 @@ others take over its servers (:mod:`.rules.takeover`). Disabled: monitoring
 tools start one again that is enabled and forced down.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections import abc
 import typing
 
 from nova_ironic_multihost.client import cloud_client
@@ -128,7 +125,7 @@ def unwanted(service: cloud_state.Service) -> dict[str, typing.Any]:
     return body
 
 
-def alive(looks: Sequence[cloud_state.Service]) -> bool:
+def alive(looks: abc.Sequence[cloud_state.Service]) -> bool:
     """Return whether a compute service sends heartbeats.
 
     ``seen`` changes with every write to the row, also those of operators. So
@@ -153,7 +150,7 @@ class NotYet(TooEarly):
 
 def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
             why: str | None = None, patience: float = 0,
-            tell: Callable[[Exception], object] = lambda error: None,
+            tell: abc.Callable[[Exception], object] = lambda error: None,
             renew: bool = False) -> tuple[cloud_state.Service, bool]:
     """Force a compute service down and disable it, in one request.
 
@@ -189,8 +186,8 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
         attempt, patience, (cloud_state.Unanswered, NotYet), tell)
 
 
-def returned(looks: Iterable[tuple[cloud_state.Service, ...]],
-             hosts: Iterable[str]) -> Iterator[cloud_state.Service]:
+def returned(looks: abc.Iterable[tuple[cloud_state.Service, ...]],
+             hosts: abc.Iterable[str]) -> abc.Iterator[cloud_state.Service]:
     """Yield each compute service as soon as it may be unfenced.
 
     That is when it sends heartbeats, or is not forced down any more.

@@ -16,9 +16,7 @@ Builds, deletions and moves of nodes break these rules for a moment;
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections import abc
 import dataclasses
 import datetime
 from typing import Any
@@ -121,7 +119,7 @@ def _found(kind: str, subject: str, **words: Any) -> Finding:
 
 
 def inconsistencies(seen: cloud_state.CloudState, now: float,
-                    hosts: Iterable[str] = ()) -> list[Finding]:
+                    hosts: abc.Iterable[str] = ()) -> list[Finding]:
     """Return all inconsistencies of a cloud.
 
     :param now: seconds since the epoch
@@ -134,7 +132,7 @@ def inconsistencies(seen: cloud_state.CloudState, now: float,
 
 
 def _expected(seen: cloud_state.CloudState,
-              hosts: Iterable[str]) -> Iterator[Finding]:
+              hosts: abc.Iterable[str]) -> abc.Iterator[Finding]:
     for host in hosts:
         service = seen.service_of.get(host_key(host))
         if service is None:
@@ -145,14 +143,14 @@ def _expected(seen: cloud_state.CloudState,
                 else 'down: nova misses its heartbeat'))
 
 
-def _second_records(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _second_records(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     """Yield the records with another uuid than the node that they name."""
     for record in seen.second:
         yield _found('second-record', record.node, host=record.host,
                      remedy=model.second_record(record.node, record.second))
 
 
-def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _records(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     owners = collections.defaultdict[str, list[str]](list)
     for record in seen.records:
         owners[record.node].append(record.host)
@@ -168,7 +166,7 @@ def _records(seen: cloud_state.CloudState) -> Iterator[Finding]:
                          number=len(hosts))
 
 
-def _dead_hosts(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _dead_hosts(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     """Yield a finding for the servers of a dead host, and for its nodes."""
     for key, host in seen.names.items():
         if key in seen.up_hosts:
@@ -202,12 +200,12 @@ def _dead(host: str, service: cloud_state.Service | None
     return f'down{since}', f'start it, or power it off and {command}'
 
 
-def _alive(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _alive(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     return (_found('fenced-alive', service.host)
             for service in seen.services if service.alive)
 
 
-def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _providers(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     for uuid in seen.node_of:
         if uuid not in seen.provider_of:
             yield _found('node-without-provider', uuid)
@@ -225,7 +223,7 @@ def _providers(seen: cloud_state.CloudState) -> Iterator[Finding]:
             yield _found('free-node-barred', provider.uuid, host=owner.host)
 
 
-def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _allocations(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     if seen.allocations is None:
         return
     consumers = {one.consumer: one.provider for one in seen.allocations}
@@ -239,7 +237,7 @@ def _allocations(seen: cloud_state.CloudState) -> Iterator[Finding]:
                          server=_named(server), host=server.host)
 
 
-def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:
+def _machines(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     for node in seen.nodes:
         server = seen.server_on.get(node.uuid)
         owner = seen.owner_of.get(node.uuid)
@@ -261,7 +259,7 @@ def _machines(seen: cloud_state.CloudState) -> Iterator[Finding]:
 
 
 def _stopping(seen: cloud_state.CloudState, now: float
-              ) -> Iterator[Finding]:
+              ) -> abc.Iterator[Finding]:
     return (_found('still-stopping', one.host, said=said, how=(
         'disabled because it was stopped' if one.disabled
         else 'marked as stopped'))
@@ -270,7 +268,7 @@ def _stopping(seen: cloud_state.CloudState, now: float
         and now - said.timestamp() > STOP_LIMIT)
 
 
-def _tasks(seen: cloud_state.CloudState, now: float) -> Iterator[Finding]:
+def _tasks(seen: cloud_state.CloudState, now: float) -> abc.Iterator[Finding]:
     return (_found('stuck', one.uuid, server=_named(one),
                    age=now - one.updated, task=seen.task(one))
             for one in seen.instances if one.task_state and not one.deleted
@@ -296,8 +294,8 @@ def summary(seen: cloud_state.CloudState,
                else 'each node has exactly one owner'))
 
 
-def wait(read: Callable[[], cloud_state.CloudState], seconds: float,
-         hosts: Iterable[str] = (), **times: Any
+def wait(read: abc.Callable[[], cloud_state.CloudState], seconds: float,
+         hosts: abc.Iterable[str] = (), **times: Any
          ) -> tuple[cloud_state.CloudState, list[Finding]]:
     """Read the cloud until it is consistent and no server has a task state.
 

@@ -13,11 +13,7 @@ they take its part, too, and give it back later.
 """
 
 import collections
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import enum
 import typing
@@ -64,7 +60,7 @@ _NOT_FREE = frozenset({Obstacle.SERVING, Obstacle.STRAY, Obstacle.HIDDEN})
 # The host that takes a server or a node, or why no host does.
 _Target: typing.TypeAlias = HostKey | Obstacle
 # Host, as nova spells it, or obstacle -> names of servers, uuids of nodes.
-_Names: typing.TypeAlias = Mapping[str | Obstacle, tuple[str, ...]]
+_Names: typing.TypeAlias = abc.Mapping[str | Obstacle, tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +75,7 @@ class HostForecast:
     kept: _Names
 
     @property
-    def _targets(self) -> Set[str | Obstacle]:
+    def _targets(self) -> abc.Set[str | Obstacle]:
         return {*self.servers, *self.nodes}
 
     @property
@@ -108,7 +104,7 @@ class HostForecast:
         """The numbers of servers and free nodes, in words."""
         return f'{_count(self.servers, "server")} and {self.free}'
 
-    def sentences(self) -> Iterator[str]:
+    def sentences(self) -> abc.Iterator[str]:
         """Yield a sentence for each host that takes something."""
         for host in sorted(target for target in self._targets
                            if isinstance(target, str)):
@@ -118,7 +114,7 @@ class HostForecast:
                      if host in names]
             yield f'{host} takes {" and ".join(taken)}'
 
-    def obstacles(self) -> Iterator[str]:
+    def obstacles(self) -> abc.Iterator[str]:
         """Yield a sentence for each obstacle."""
         for targets, noun in ((self.servers, 'server'),
                               (self.nodes, 'free node'), (self.kept, 'node')):
@@ -135,7 +131,7 @@ def _count(targets: _Names, noun: str) -> str:
 
 def of_host(seen: cloud_state.CloudState, host: str,
             settings: ownership_report.SharedSettings,
-            migrating: Collection[str] = (),
+            migrating: abc.Collection[str] = (),
             drained: bool = False) -> HostForecast:
     """Return which hosts take the servers and free nodes of a host.
 
@@ -202,7 +198,7 @@ def of_host(seen: cloud_state.CloudState, host: str,
 
 
 def _names(seen: cloud_state.CloudState,
-           targets: Iterable[tuple[str, _Target]]) -> _Names:
+           targets: abc.Iterable[tuple[str, _Target]]) -> _Names:
     found = collections.defaultdict[str | Obstacle, list[str]](list)
     for name, target in targets:
         found[target if isinstance(target, Obstacle)

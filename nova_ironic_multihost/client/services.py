@@ -6,9 +6,7 @@ A change is one request, which nova saves as a whole. Commands request only
 values that differ, so they can be repeated.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections import abc
 import contextlib
 import dataclasses
 import time
@@ -99,7 +97,7 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
 
 
 def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
-           body: Mapping[str, typing.Any]) -> None:
+           body: abc.Mapping[str, typing.Any]) -> None:
     """Change a compute service in nova.
 
     :param body: as for :meth:`.cloud_client.CloudClient.change`; {} changes
@@ -134,11 +132,11 @@ _Seen = typing.TypeVar('_Seen')
 PAUSE = 2.0
 
 
-def looks(read: Callable[[], _Seen], seconds: float,
-          clock: Callable[[], float] = time.monotonic,
-          sleep: Callable[[float], object] = time.sleep,
+def looks(read: abc.Callable[[], _Seen], seconds: float,
+          clock: abc.Callable[[], float] = time.monotonic,
+          sleep: abc.Callable[[float], object] = time.sleep,
           least: int = 1, passing: tuple[type[Exception], ...] = (),
-          ) -> Iterator[tuple[float, typing.Any]]:
+          ) -> abc.Iterator[tuple[float, typing.Any]]:
     """Yield (seconds since the beginning, result of a read) repeatedly.
 
     :param read: reads once
@@ -165,9 +163,9 @@ def looks(read: Callable[[], _Seen], seconds: float,
         sleep(min(left, pause) if left > 0 else PAUSE)
 
 
-def patiently(act: Callable[[], _Seen], seconds: float,
+def patiently(act: abc.Callable[[], _Seen], seconds: float,
               passing: tuple[type[Exception], ...],
-              tell: Callable[[Exception], object] = lambda error: None,
+              tell: abc.Callable[[Exception], object] = lambda error: None,
               ) -> _Seen:
     """Call ``act`` until it succeeds or the time is over; return its result.
 

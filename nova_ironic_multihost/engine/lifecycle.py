@@ -8,9 +8,7 @@ threads of the health probe and of the lease take no lock, so that no audit,
 outage of Ironic or stop delays them.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections import abc
 import contextlib
 import dataclasses
 import datetime
@@ -69,10 +67,10 @@ class Shutdown:
     """
 
     def __init__(self, registration: Registration,
-                 may_close: Callable[[], bool],
-                 now: Callable[[], datetime.datetime] = (
+                 may_close: abc.Callable[[], bool],
+                 now: abc.Callable[[], datetime.datetime] = (
                      lambda: datetime.datetime.now(datetime.UTC)),
-                 sleep: Callable[[float], None] = time.sleep) -> None:
+                 sleep: abc.Callable[[float], None] = time.sleep) -> None:
         self._registration = registration
         self._may_close = may_close
         self._now = now
@@ -177,9 +175,9 @@ class DisabledTrait:
 
     def __init__(self, auditor: auditors.Auditor, due_nodes: DueNodes,
                  traits: Traits,
-                 view: Callable[[], peers.View | None],
-                 wrote: Callable[[str, int, int], None],
-                 ending: Callable[[], bool] = lambda: False) -> None:
+                 view: abc.Callable[[], peers.View | None],
+                 wrote: abc.Callable[[str, int, int], None],
+                 ending: abc.Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
         self._due_nodes = due_nodes
         self._traits = traits
@@ -228,7 +226,7 @@ class DisabledTrait:
                      {'what': 'disabled' if me.disabled else 'enabled',
                       'count': count})
 
-    def _mark(self, nodes: Sequence[str], me: peers.ComputeService
+    def _mark(self, nodes: abc.Sequence[str], me: peers.ComputeService
               ) -> int:
         """Write the trait of nodes still owned; return the number written."""
         found = self._traits.read(nodes)
@@ -260,10 +258,10 @@ class HealthProbe:
 
     def __init__(self, host: str, auditor: auditors.Auditor,
                  peer_poller: peer_poll.PeerPoller, recorder: Metrics,
-                 bounds: Callable[[], health.HealthLimits],
-                 ending: Callable[[], bool] = lambda: False,
-                 listening: Callable[[], bool] = lambda: True,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 bounds: abc.Callable[[], health.HealthLimits],
+                 ending: abc.Callable[[], bool] = lambda: False,
+                 listening: abc.Callable[[], bool] = lambda: True,
+                 clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._auditor = auditor
         self._peer_poller = peer_poller
@@ -355,12 +353,12 @@ class LeaseRenewer:
     :param period: returns the seconds between two questions.
     """
 
-    def __init__(self, ask: Callable[[], peers.ComputeService | None],
-                 terms: Callable[[], health.LeaseTiming],
-                 period: Callable[[], float],
+    def __init__(self, ask: abc.Callable[[], peers.ComputeService | None],
+                 terms: abc.Callable[[], health.LeaseTiming],
+                 period: abc.Callable[[], float],
                  watchdog: Watchdog | None = None,
-                 ending: Callable[[], bool] = lambda: False,
-                 clock: Callable[[], float] = clock) -> None:
+                 ending: abc.Callable[[], bool] = lambda: False,
+                 clock: abc.Callable[[], float] = clock) -> None:
         self._ask = ask
         self._terms = functools.cache(terms)
         self._watchdog = watchdog
@@ -444,7 +442,8 @@ class LeaseRenewer:
         return self._lease.verdict(self._terms(), self._clock())
 
 
-def find_watchdog(environment: Mapping[str, str], pid: int) -> Watchdog | None:
+def find_watchdog(environment: abc.Mapping[str, str], pid: int
+                 ) -> Watchdog | None:
     """Return a process's watchdog by its environment at the start, or None."""
     address = environment.get('NOTIFY_SOCKET', '')
     span = environment.get('WATCHDOG_USEC', '')

@@ -2,7 +2,7 @@
 
 """When a failed or pending task is tried again."""
 
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 
 #: Seconds between two checks whether Ironic has deployed.
@@ -21,7 +21,7 @@ class Backoff:
     silent: bool = False
 
 
-def due(backoffs: Mapping[str, Backoff], now: float, silence: bool,
+def due(backoffs: abc.Mapping[str, Backoff], now: float, silence: bool,
         probes: int) -> set[str]:
     """Return the tasks that are due for another try.
 

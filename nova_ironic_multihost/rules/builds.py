@@ -2,7 +2,7 @@
 
 """Which operations on an instance this host may do."""
 
-from collections.abc import Callable
+from collections import abc
 import dataclasses
 import enum
 
@@ -100,7 +100,7 @@ def may_change_machine(state: InstanceState | None,
 
 
 def outdated(state: InstanceState | None, node: str | None, host: HostKey,
-             allocated: Callable[[], bool]) -> bool:
+             allocated: abc.Callable[[], bool]) -> bool:
     """Return whether a requested build is done, or belongs to another host.
 
     RabbitMQ can deliver a message twice. nova builds any instance without a

@@ -2,8 +2,7 @@
 
 """Counters and times of a compute service, in monotonic seconds."""
 
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import enum
 import math
@@ -103,17 +102,17 @@ class Counters:
     """All counters at one moment."""
 
     begun: float = 0
-    counts: Mapping[Event, int] = dataclasses.field(
+    counts: abc.Mapping[Event, int] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(Event, 0))
-    turns: Mapping[Work, RunStats] = dataclasses.field(
+    turns: abc.Mapping[Work, RunStats] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(Work, RunStats()))
-    waits: Mapping[Wait, Histogram] = dataclasses.field(
+    waits: abc.Mapping[Wait, Histogram] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(Wait, Histogram()))
     #: Kind -> uuid -> when it was first seen pending.
-    pending: Mapping[Pending, Mapping[str, float]] = dataclasses.field(
+    pending: abc.Mapping[Pending, abc.Mapping[str, float]] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(Pending, {}))
     #: Number of an unanswered request to Ironic -> its time.
-    asking: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    asking: abc.Mapping[int, float] = dataclasses.field(default_factory=dict)
     #: When Ironic last answered a request.
     heard: float | None = None
 
@@ -131,7 +130,7 @@ class Counters:
         return dataclasses.replace(self, waits={
             **self.waits, wait: self.waits[wait].plus(seconds)})
 
-    def with_pending(self, kind: Pending, keys: Set[str], now: float
+    def with_pending(self, kind: Pending, keys: abc.Set[str], now: float
                      ) -> 'Counters':
         """Return this with ``keys`` as all that is pending of one kind."""
         before = self.pending[kind]

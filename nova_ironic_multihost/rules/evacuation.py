@@ -8,10 +8,7 @@ out late: its API writes a task state over the current one, even over a mark
 tells the compute service there to build, or sets ERROR if none is free.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import datetime
 
@@ -56,8 +53,8 @@ class EvacuationAction:
     name: str
     began: datetime.datetime
     failed: bool = False
-    events: Callable[[], Sequence[EvacuationEvent]] = dataclasses.field(
-        default=tuple, compare=False)
+    events: abc.Callable[[], abc.Sequence[EvacuationEvent]] = (
+        dataclasses.field(default=tuple, compare=False))
 
     def rebuilt(self) -> bool:
         """Return whether a compute service has ended a rebuild in any way."""
@@ -74,7 +71,7 @@ class Evacuated:
     unrefused: frozenset[str]
 
 
-def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
+def asked_last(actions: abc.Sequence[EvacuationAction]) -> str | None:
     """Return the action of :data:`ACTIONS` that an instance is in, or None."""
     # The latest is first. nova's API accepts an evacuation during a rebuild;
     # that is still a rebuild.
@@ -90,21 +87,21 @@ def asked_last(actions: Sequence[EvacuationAction]) -> str | None:
 
 
 def interrupted(task_state: str | None,
-                last: Callable[[], str | None]) -> str | None:
+                last: abc.Callable[[], str | None]) -> str | None:
     """Return the task state from before a takeover; None for an evacuation."""
     before = takeover.before_mark(task_state)
     return None if before == TASK and last() == EVACUATE else before
 
 
-def surplus(node: str | None, allocated: Set[str]) -> frozenset[str]:
+def surplus(node: str | None, allocated: abc.Set[str]) -> frozenset[str]:
     """Return the allocated nodes to remove; none while it has no node."""
     return frozenset(allocated - {node}) if node else frozenset()
 
 
 def left_by(vm_state: str, task_state: str | None,
-            actions: Sequence[EvacuationAction],
-            faults: Iterable[datetime.datetime],
-            machine: Callable[[], str | None]) -> tuple[str, str | None]:
+            actions: abc.Sequence[EvacuationAction],
+            faults: abc.Iterable[datetime.datetime],
+            machine: abc.Callable[[], str | None]) -> tuple[str, str | None]:
     """Return vm_state and task_state without the effects of evacuations."""
     # ``machine`` returns the vm_state that fits the machine, or None. A mark
     # stays, see interrupted(). ERROR goes only if an evacuation has caused it,
@@ -118,8 +115,8 @@ def left_by(vm_state: str, task_state: str | None,
     return vm_state, task_state
 
 
-def _failed_by(actions: Sequence[EvacuationAction],
-               faults: Sequence[datetime.datetime]) -> bool:
+def _failed_by(actions: abc.Sequence[EvacuationAction],
+               faults: abc.Sequence[datetime.datetime]) -> bool:
     last_other = next((index for index, action in enumerate(actions)
                        if action.name != EVACUATE), None)
     if not last_other:

@@ -6,8 +6,7 @@ Only builds are forwarded, as only the request says what to build. Operations
 on a moved instance are dropped (engine/builds/guard.py). All others wait.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 import enum
 import typing
@@ -46,7 +45,7 @@ class QueuedRequest:
     #: The message; no two requests have the same.
     handle: typing.Any = dataclasses.field(default=None, repr=False)
     #: As sent. Never log them: builds contain passwords.
-    arguments: Mapping[str, typing.Any] = dataclasses.field(
+    arguments: abc.Mapping[str, typing.Any] = dataclasses.field(
         default_factory=dict, compare=False, repr=False)
 
 
@@ -146,7 +145,7 @@ def host_is_back(consumers: int, held: int) -> bool:
     return consumers > held or 0 < consumers < held
 
 
-def pause(held: Iterable[QueuedRequest]) -> float:
+def pause(held: abc.Iterable[QueuedRequest]) -> float:
     """Return the seconds until a queue is read again; 0 without requests."""
     # RabbitMQ drops a message that was returned to a quorum queue too often
     # (20 times by default since 4.0, by all readers). Classic queues do not.

@@ -10,7 +10,7 @@ delayed. During the lease the process sends signs of life to a watchdog, which
 kills it afterwards (proof: page "Watchdog and lease").
 """
 
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 import enum
 
@@ -139,7 +139,7 @@ class StatusSnapshot:
     verdict: HealthState
     view: peers.View | None = None
     #: None before its first audit of all nodes.
-    reasons: Mapping[str, Reason] | None = None
+    reasons: abc.Mapping[str, Reason] | None = None
     #: Its nodes that Ironic does not list; ``braked``: too many to delete any.
     missing: int = 0
     braked: bool = False
@@ -156,7 +156,7 @@ class StatusSnapshot:
         """Return the seconds since the last success, see ``Counters.age``."""
         return self.totals.age(work, self.at)
 
-    def moving(self) -> Mapping[Reason, str]:
+    def moving(self) -> abc.Mapping[Reason, str]:
         """Return each reason for which nodes move -> uuid of one such node."""
         examples: dict[Reason, str] = {}
         for node, reason in (self.reasons or {}).items():

@@ -5,9 +5,7 @@
 The tracker audits a node at a change, and once in an interval.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import zlib
 
@@ -34,7 +32,7 @@ class Inputs:
 
     view: peers.View
     preferences: ring.Preferences
-    zones: Mapping[HostKey, str]
+    zones: abc.Mapping[HostKey, str]
     partition: peers.Partition
 
 
@@ -52,7 +50,7 @@ class LastAudit:
 
 
 def due(before: LastAudit, basis: Inputs, mirror: Mirror,
-        my_nodes: Set[str], my_instances: Set[str]) -> Set[str]:
+        my_nodes: abc.Set[str], my_instances: abc.Set[str]) -> abc.Set[str]:
     """Return the nodes that an audit decides: all if ``basis`` has changed."""
     # Else nodes that changed or may change without notice, and some in turn.
     if before.basis != basis:
@@ -67,7 +65,8 @@ def due(before: LastAudit, basis: Inputs, mirror: Mirror,
 
 
 def uncertain(before: LastAudit, basis: Inputs, mirror: Mirror,
-              recorded: Set[str], mine: Iterable[str]) -> set[str] | None:
+              recorded: abc.Set[str], mine: abc.Iterable[str]
+             ) -> set[str] | None:
     """Return the nodes to read records of; None for all records."""
     # nova's conductor sends 1.6 kB for each record. A live host loses nodes
     # only to preferred members, and gets nodes only through this package. One
@@ -90,7 +89,7 @@ def in_doubt(recorded: float | None, doubted: float | None) -> bool:
     return doubted is not None and (recorded is None or doubted >= recorded)
 
 
-def kept(reasons: Mapping[str, Reason], mirror: Mirror
+def kept(reasons: abc.Mapping[str, Reason], mirror: Mirror
          ) -> dict[str, Reason]:
     """Return the last reasons of the nodes that Ironic still has."""
     return {node: reason for node, reason in reasons.items()
@@ -175,14 +174,14 @@ def moment(node: str) -> float:
         zlib.crc32(node.encode()) % 1024 / 1024)
 
 
-def audit_order(nodes: Iterable[str], changed: Set[str], audited: Set[str],
-                used: Set[str]) -> list[str]:
+def audit_order(nodes: abc.Iterable[str], changed: abc.Set[str],
+                audited: abc.Set[str], used: abc.Set[str]) -> list[str]:
     """Return nodes in the order of their audits: changed ones first."""
     return sorted(nodes, key=lambda node: (
         node not in changed, node in audited, node in used, node))
 
 
-def drifted(before: Mapping[str, int | None], now: Mapping[str, int]
+def drifted(before: abc.Mapping[str, int | None], now: abc.Mapping[str, int]
             ) -> set[str]:
     """Return the nodes with a changed provider generation."""
     # Placement raises it for changes of inventory, traits, allocations and

@@ -8,8 +8,7 @@ may be wrong or stand still, and without a conductor all heartbeats get old. So
 this host compares the heartbeats of others with its own.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 import datetime
 import math
@@ -114,21 +113,22 @@ class Outages:
     #: The heartbeats of this host had paused then.
     paused: bool = False
     #: Host, as nova spells it -> its last heartbeat.
-    beats: Mapping[str, datetime.datetime | None] = dataclasses.field(
+    beats: abc.Mapping[str, datetime.datetime | None] = dataclasses.field(
         default_factory=dict)
     #: Host -> monotonic time when that heartbeat was first seen.
-    changed: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    changed: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
     #: Host -> the heartbeat of this host that proves it dead.
-    due: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    due: abc.Mapping[str, float] = dataclasses.field(default_factory=dict)
     #: Hosts that are dead unless nova calls them up.
     dead: frozenset[str] = frozenset()
     #: Host -> monotonic time since when every poll saw it dead and most peers
     #: up, moved on by the time without polls.
-    since: Mapping[HostKey, float] = dataclasses.field(default_factory=dict)
+    since: abc.Mapping[HostKey, float] = dataclasses.field(
+        default_factory=dict)
     #: Monotonic time of the end of the last poll.
     last: float | None = None
 
-    def read(self, services: Iterable[peers.ComputeService],
+    def read(self, services: abc.Iterable[peers.ComputeService],
              host: HostKey, now: float, heartbeats: Heartbeats) -> 'Outages':
         """Return the outages after another read of the services."""
         known = list(services)
@@ -172,7 +172,7 @@ class Outages:
                 and (service.beat is None or now - found.changed[service.host]
                      >= heartbeats.quiet)))
 
-    def judged(self, services: Iterable[peers.ComputeService],
+    def judged(self, services: abc.Iterable[peers.ComputeService],
                host: HostKey) -> tuple[peers.ComputeService, ...]:
         """Return the services; those that nova wrongly calls down are up."""
         return tuple(
@@ -214,7 +214,7 @@ class Outages:
         return self.last is None or now - self.last > heartbeats.gap
 
     def lengths(self, now: float, heartbeats: Heartbeats
-                ) -> Mapping[HostKey, float]:
+                ) -> abc.Mapping[HostKey, float]:
         """Return host -> seconds seen dead; empty if a poll is overdue."""
         if self.overdue(now, heartbeats):
             return {}
@@ -261,7 +261,7 @@ def stop_marker_time(marker: str) -> datetime.datetime | None:
         return None
 
 
-def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
+def may_close(view: peers.View, zones: abc.Mapping[HostKey, str | None]
               ) -> bool:
     """Return whether this stopping host should get no more builds."""
     # At least half of its zone must stay open: without an enabled compute
@@ -277,7 +277,7 @@ def may_close(view: peers.View, zones: Mapping[HostKey, str | None]
 class StopMarkers:
     """The stop markers of others, and the monotonic time of first sight."""
 
-    heard: Mapping[HostKey, tuple[str, float]] = dataclasses.field(
+    heard: abc.Mapping[HostKey, tuple[str, float]] = dataclasses.field(
         default_factory=dict)
 
     def after(self, view: peers.View, now: float) -> 'StopMarkers':

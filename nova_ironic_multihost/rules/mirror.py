@@ -8,10 +8,7 @@ by Ironic sets ``updated_at``, to the second, by each conductor's clock. The
 API sorts by it without showing it (ironic.api.controllers.v1.node).
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import datetime
 import random
@@ -46,12 +43,13 @@ class ListingPage(typing.NamedTuple):
 class Mirror:
     """Ironic's nodes, as known at one moment; immutable."""
 
-    nodes: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
-    bodies: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    nodes: abc.Mapping[str, str | None] = dataclasses.field(
+        default_factory=dict)
+    bodies: abc.Mapping[str, bytes] = dataclasses.field(default_factory=dict)
     #: Number of changes, with the first listing; 0 before it.
     serial: int = 0
     #: uuid -> serial of its last change after the first listing.
-    changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    changes: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     #: uuids of the last nodes in the order of ids.
     tail: tuple[str, ...] = ()
     #: All changes before this time are known, by Ironic's clocks.
@@ -64,7 +62,7 @@ class Mirror:
         return frozenset(node for node, last_change in self.changes.items()
                          if last_change > serial)
 
-    def met(self, rows: Iterable[NodeRow]) -> 'Mirror':
+    def met(self, rows: abc.Iterable[NodeRow]) -> 'Mirror':
         """Return the mirror after a read; of two rows the first counts."""
         found: dict[str, NodeRow] = {}
         for row in rows:
@@ -75,7 +73,7 @@ class Mirror:
             [uuid for uuid, row in found.items()
              if not row.here and uuid in self.nodes])
 
-    def completed(self, rows: Sequence[NodeRow]) -> 'Mirror':
+    def completed(self, rows: abc.Sequence[NodeRow]) -> 'Mirror':
         """Return the mirror with more bodies, which alone are no change."""
         if not rows:
             return self
@@ -86,12 +84,12 @@ class Mirror:
                               if row.body is not None}})
         return found.met(rows)
 
-    def without(self, nodes: Iterable[str]) -> 'Mirror':
+    def without(self, nodes: abc.Iterable[str]) -> 'Mirror':
         """Return the mirror without nodes that are gone."""
         return self._updated(
             gone=[node for node in nodes if node in self.nodes])
 
-    def only(self, wanted: Set[str]) -> 'Mirror':
+    def only(self, wanted: abc.Set[str]) -> 'Mirror':
         """Return the mirror without the bodies of other nodes."""
         if self.bodies.keys() <= wanted:
             return self
@@ -99,7 +97,7 @@ class Mirror:
             node: body for node, body in self.bodies.items()
             if node in wanted})
 
-    def listed(self, rows: Sequence[NodeRow],
+    def listed(self, rows: abc.Sequence[NodeRow],
                since: datetime.datetime | None) -> 'Mirror':
         """Return the mirror after a full listing, in the order of ids."""
         found = self.without(
@@ -108,7 +106,7 @@ class Mirror:
             found, serial=max(1, found.serial), since=since,
             tail=_last((), rows))
 
-    def with_tail(self, rows: Sequence[NodeRow]) -> 'Mirror':
+    def with_tail(self, rows: abc.Sequence[NodeRow]) -> 'Mirror':
         """Return the mirror after the nodes that came after :attr:`tail`."""
         return dataclasses.replace(
             self.met(rows), tail=_last(self.tail, rows))
@@ -120,8 +118,8 @@ class Mirror:
             return self.bodies.get(row.uuid) != row.body
         return self.nodes[row.uuid] != row.instance
 
-    def _updated(self, changed: Sequence[NodeRow] = (),
-                 gone: Sequence[str] = ()
+    def _updated(self, changed: abc.Sequence[NodeRow] = (),
+                 gone: abc.Sequence[str] = ()
               ) -> 'Mirror':
         if not changed and not gone:
             return self
@@ -143,7 +141,8 @@ class Mirror:
             self, nodes=nodes, bodies=bodies, serial=serial, changes=changes)
 
 
-def _last(marks: tuple[str, ...], rows: Sequence[NodeRow]) -> tuple[str, ...]:
+def _last(marks: tuple[str, ...], rows: abc.Sequence[NodeRow]
+         ) -> tuple[str, ...]:
     last = [row.uuid for row in rows[-MARKS:]]
     return (*(mark for mark in marks if mark not in last), *last)[-MARKS:]
 
@@ -178,13 +177,13 @@ class Absences:
     """Unlisted nodes; ``braked``: too many to take any for deleted."""
 
     #: Node uuid -> number of audits in a row with a 404.
-    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    counts: abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     #: The nodes that are taken for deleted.
-    confirmed: Set[str] = frozenset()
+    confirmed: abc.Set[str] = frozenset()
     braked: bool = False
 
 
-def too_few(mine: Set[str], listed: Set[str], percent: int) -> bool:
+def too_few(mine: abc.Set[str], listed: abc.Set[str], percent: int) -> bool:
     """Return whether a listing lacks too much to take any node for deleted."""
     # ``percent`` of ``mine`` may vanish at once; 100 trusts an empty listing.
     missing = mine - listed
@@ -193,7 +192,7 @@ def too_few(mine: Set[str], listed: Set[str], percent: int) -> bool:
         or len(missing) > 1 and 100 * len(missing) > percent * len(mine))
 
 
-def note_absences(absences: Absences, mine: Set[str], listed: Set[str],
+def note_absences(absences: Absences, mine: abc.Set[str], listed: abc.Set[str],
             percent: int) -> Absences:
     """Compare my nodes with the listed ones; see :func:`too_few`."""
     missing = mine - listed
@@ -215,8 +214,8 @@ def absence_questions(absences: Absences) -> list[str]:
                   key=lambda node: -counts[node])[:ABSENCE_QUESTIONS]
 
 
-def absences_answered(absences: Absences, mine: Set[str], gone: Set[str],
-             found: Set[str]) -> Absences:
+def absences_answered(absences: Absences, mine: abc.Set[str],
+                      gone: abc.Set[str], found: abc.Set[str]) -> Absences:
     """Return the absences with Ironic's answers; ``gone`` had a 404."""
     many = (len(absences.counts) > 1
             and 100 * len(absences.counts) > MANY_MISSING * len(mine))

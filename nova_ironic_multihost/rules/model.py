@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import typing
 
@@ -71,9 +70,9 @@ class Facts:
     """All that a decision depends on."""
 
     #: Nodes of the partition to decide -> their instances.
-    nodes: Mapping[str, str | None]
-    my_instances: Set[str]
-    my_nodes: Set[str]
+    nodes: abc.Mapping[str, str | None]
+    my_instances: abc.Set[str]
+    my_nodes: abc.Set[str]
     view: peers.View
     preferences: ring.Preferences
     #: The start of this host is over, so builds that are sent to it arrive.
@@ -83,15 +82,15 @@ class Facts:
     #: This host may pull nodes.
     member_long_enough: bool = True
     partition: peers.Partition = peers.Partition()
-    zones: Mapping[HostKey, str] = dataclasses.field(default_factory=dict)
+    zones: abc.Mapping[HostKey, str] = dataclasses.field(default_factory=dict)
     #: At least :func:`.ownership.foreign_instances`.
-    instance_states: Mapping[str, InstanceState] = dataclasses.field(
+    instance_states: abc.Mapping[str, InstanceState] = dataclasses.field(
         default_factory=dict)
     #: Of other hosts, at least :func:`.ownership.candidates`.
-    records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
-    eligible: Set[HostKey] = frozenset()
+    records: abc.Mapping[str, Record] = dataclasses.field(default_factory=dict)
+    eligible: abc.Set[HostKey] = frozenset()
     #: uuids of nodes with records that cannot become this host's.
-    barred: Set[str] = frozenset()
+    barred: abc.Set[str] = frozenset()
 
     @property
     def host(self) -> HostKey:

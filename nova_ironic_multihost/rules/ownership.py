@@ -7,11 +7,7 @@ owner; the hash ring names the preferred member. A host takes only idle nodes
 from a live owner, so hosts with different views leave records alone.
 """
 
-from collections.abc import Callable
-from collections.abc import Container
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import enum
 import random
@@ -271,7 +267,7 @@ def _refusal(node: str, facts: Facts) -> Reason | None:
     return None
 
 
-def some_of(reasons: Mapping[str, Reason], wanted: Reason,
+def some_of(reasons: abc.Mapping[str, Reason], wanted: Reason,
             limit: int | None) -> list[str]:
     """Return the nodes with a reason, or so many of them, in random order."""
     # So nodes that are busy, or that failed before, do not block others.
@@ -280,9 +276,10 @@ def some_of(reasons: Mapping[str, Reason], wanted: Reason,
     return random.sample(nodes, len(nodes))[:limit]
 
 
-def with_allocations(reasons: Mapping[str, Reason], asked: Iterable[str],
-               allocated: Set[str], unanswered: Set[str] = frozenset()
-               ) -> Mapping[str, Reason]:
+def with_allocations(reasons: abc.Mapping[str, Reason],
+                     asked: abc.Iterable[str], allocated: abc.Set[str],
+                     unanswered: abc.Set[str] = frozenset()
+                    ) -> abc.Mapping[str, Reason]:
     """Return the reasons with only idle nodes taken."""
     # ``allocated``: nodes with an allocation of an instance that nova has.
     asked = frozenset(asked)
@@ -300,14 +297,14 @@ def with_allocations(reasons: Mapping[str, Reason], asked: Iterable[str],
     return _replaced(reasons, changed)
 
 
-def _replaced(reasons: Mapping[str, Reason], changed: Mapping[str, Reason]
-          ) -> Mapping[str, Reason]:
+def _replaced(reasons: abc.Mapping[str, Reason],
+              changed: abc.Mapping[str, Reason]) -> abc.Mapping[str, Reason]:
     # A copy takes megabytes.
     return {**reasons, **changed} if changed else reasons
 
 
-def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
-                   ) -> Mapping[str, Reason]:
+def with_adoptions(reasons: abc.Mapping[str, Reason], asked: abc.Iterable[str]
+                   ) -> abc.Mapping[str, Reason]:
     """Return the reasons with only those nodes adopted that were checked."""
     asked = frozenset(asked)
     return _replaced(reasons, {
@@ -315,7 +312,7 @@ def with_adoptions(reasons: Mapping[str, Reason], asked: Iterable[str]
         if reason is Reason.ADOPTED and node not in asked})
 
 
-def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
+def abandoned_builds(node: str, builds: abc.Mapping[str, InstanceState],
                      facts: Facts) -> list[str]:
     """Return builds and deletes on an ADOPTED node that will never finish."""
     # A dead host, of any zone, had claimed the node and not reserved the
@@ -327,7 +324,7 @@ def abandoned_builds(node: str, builds: Mapping[str, InstanceState],
             and state.node in (None, node)]
 
 
-def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
+def awaited(builds: abc.Mapping[str, InstanceState], taken: abc.Container[str],
             host: HostKey) -> bool:
     """Return whether a node with a dead owner waits for a build sent there."""
     # nova reschedules a build in ERROR without a host if its request arrives.
@@ -336,8 +333,9 @@ def awaited(builds: Mapping[str, InstanceState], taken: Container[str],
                for uuid, state in builds.items())
 
 
-def with_takeovers(reasons: Mapping[str, Reason], failed: Container[str],
-                   taken: Container[str]) -> Mapping[str, Reason]:
+def with_takeovers(reasons: abc.Mapping[str, Reason],
+                   failed: abc.Container[str], taken: abc.Container[str]
+                  ) -> abc.Mapping[str, Reason]:
     """Return the reasons with TAKEN_OVER only where the takeover succeeded."""
     # The instance changes hosts or has a migration, or a service is silent.
     return _replaced(reasons, {
@@ -348,7 +346,7 @@ def with_takeovers(reasons: Mapping[str, Reason], failed: Container[str],
         or reason is Reason.AWAITED and node in failed})
 
 
-def lost_nodes_to_peers(facts: Facts, owned: Set[str]) -> bool:
+def lost_nodes_to_peers(facts: Facts, owned: abc.Set[str]) -> bool:
     """Return whether other hosts took nodes from me as if I were dead."""
     # They do so after my heartbeat has failed for a while. The sign: unused
     # nodes that I owned and am preferred for are recorded on other live hosts.
@@ -361,8 +359,8 @@ def lost_nodes_to_peers(facts: Facts, owned: Set[str]) -> bool:
 
 
 def still_valid(reason: Reason, before: HostKey | None, now: HostKey | None,
-                host: HostKey, live: Callable[[], bool],
-                state: Callable[[], InstanceState | None]) -> bool:
+                host: HostKey, live: abc.Callable[[], bool],
+                state: abc.Callable[[], InstanceState | None]) -> bool:
     """Return whether a decision still holds; ``before`` was the owner then."""
     # An audit of many nodes lasts minutes, and nova's tracker moves a record
     # from any owner (ResourceTracker._init_compute_node).
@@ -387,14 +385,14 @@ _AS_PREFERRED = frozenset({
     Reason.PULLED})
 
 
-def may_create(reason: Reason, preferred: Callable[[], bool]) -> bool:
+def may_create(reason: Reason, preferred: abc.Callable[[], bool]) -> bool:
     """Return whether I may create the record of a node that has none."""
     if reason in _AS_PREFERRED:
         return preferred()
     return reason.mine
 
 
-def count_reasons(reasons: Mapping[str, Reason]) -> dict[Reason, int]:
+def count_reasons(reasons: abc.Mapping[str, Reason]) -> dict[Reason, int]:
     """Count the nodes for each reason, in the order of :class:`Reason`."""
     counts = dict.fromkeys(Reason, 0)
     for reason in reasons.values():

@@ -11,9 +11,7 @@ the hash ring is a peer that is up and enabled, or is stopping and may come
 back (:mod:`.liveness`). nova judges this host too, so all hosts agree.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import datetime
 import typing
@@ -101,15 +99,15 @@ class View:
     """The compute services as one host sees them at one moment."""
 
     host: HostKey
-    services: Mapping[HostKey, ComputeService] = dataclasses.field(
+    services: abc.Mapping[HostKey, ComputeService] = dataclasses.field(
         default_factory=dict)
     #: Hosts of the partition; None for all not in another one.
-    peers: Set[HostKey] | None = None
-    other_partition_hosts: Set[HostKey] = frozenset()
+    peers: abc.Set[HostKey] | None = None
+    other_partition_hosts: abc.Set[HostKey] = frozenset()
     #: This host is a member even without a heartbeat.
     starting: bool = False
     #: (host, stop marker) of hosts that have not come back in time.
-    over: Set[tuple[HostKey, str]] = frozenset()
+    over: abc.Set[tuple[HostKey, str]] = frozenset()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -159,17 +157,17 @@ class View:
             if self.member(host))
 
 
-def view(services: Iterable[ComputeService], partition: Partition, host: str,
-         other_partition_hosts: Iterable[HostKey] = (),
-         starting: bool = False,
-         over: Iterable[tuple[HostKey, str]] = ()) -> View:
+def view(services: abc.Iterable[ComputeService], partition: Partition,
+         host: str, other_partition_hosts: abc.Iterable[HostKey] = (),
+         starting: bool = False, over: abc.Iterable[tuple[HostKey, str]] = ()
+        ) -> View:
     """Return the :class:`View` of a host; see there for the parameters."""
     return View(host_key(host), by_host(services), partition.peers,
                 frozenset(other_partition_hosts), starting, frozenset(over))
 
 
-def by_host(services: Iterable[ComputeService]
-            ) -> Mapping[HostKey, ComputeService]:
+def by_host(services: abc.Iterable[ComputeService]
+            ) -> abc.Mapping[HostKey, ComputeService]:
     """Return host -> service."""
     # Of two services of a host that was renamed in case the one with the last
     # heartbeat counts, fenced or not; without time stamps the one that is up.
@@ -186,7 +184,7 @@ def _recency(service: ComputeService) -> tuple[datetime.datetime, bool]:
         tzinfo=datetime.UTC), service.up
 
 
-def spellings(services: Iterable[ComputeService], host: str
+def spellings(services: abc.Iterable[ComputeService], host: str
               ) -> tuple[str, ...]:
     """Return the names of a host in nova, ``host`` first."""
     return tuple(dict.fromkeys(
@@ -203,7 +201,7 @@ class Aggregate:
     availability_zone: str | None = None
 
     @classmethod
-    def of(cls, uuid: str, hosts: Iterable[str],
+    def of(cls, uuid: str, hosts: abc.Iterable[str],
            availability_zone: str | None = None) -> 'Aggregate':
         """Return an aggregate, with hosts as nova spells them."""
         return cls(uuid, frozenset(map(host_key, hosts)), availability_zone)
@@ -214,7 +212,7 @@ class KnownAggregates:
     """nova's aggregates; ``members`` has all hosts that are or were in one."""
 
     aggregates: tuple[Aggregate, ...] = ()
-    members: Mapping[str, frozenset[HostKey]] = dataclasses.field(
+    members: abc.Mapping[str, frozenset[HostKey]] = dataclasses.field(
         default_factory=dict)
     read: bool = False
 
@@ -235,7 +233,7 @@ class KnownAggregates:
 
 
 def wanted_aggregates(host: HostKey, known: KnownAggregates,
-                      current: Iterable[str], hosts: Iterable[HostKey]
+                      current: abc.Iterable[str], hosts: abc.Iterable[HostKey]
                       ) -> frozenset[str]:
     """Return the aggregates that the provider of a node should carry."""
     # The scheduler asks placement for zones and projects by aggregate, but
@@ -252,7 +250,7 @@ def wanted_aggregates(host: HostKey, known: KnownAggregates,
         if owners.isdisjoint(known.members.get(uuid, ()))))
 
 
-def host_zones(aggregates: Iterable[Aggregate]) -> dict[HostKey, str]:
+def host_zones(aggregates: abc.Iterable[Aggregate]) -> dict[HostKey, str]:
     """Return host -> explicit zone, the first if there are several."""
     found: dict[HostKey, str] = {}
     for aggregate in aggregates:

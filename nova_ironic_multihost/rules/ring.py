@@ -8,9 +8,7 @@ nodes. A preference is not ownership (:mod:`.ownership`).
 """
 
 import collections
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import functools
 import logging
 import typing
@@ -35,7 +33,7 @@ class Ring:
     """Immutable map: node uuid -> preferred member of one or more."""
 
     # ``points`` per member: 1 or more (page "The hash ring" of the docs).
-    def __init__(self, members: Iterable[HostKey], points: int) -> None:
+    def __init__(self, members: abc.Iterable[HostKey], points: int) -> None:
         self.members = frozenset(members)
         self.hashring = _hashring().HashRing(self.members, partitions=points)
         # A node is looked up several times in a row. Replaced as a whole.
@@ -51,7 +49,7 @@ class Ring:
         self._last = node_uuid, host
         return host
 
-    def shares(self, node_uuids: Iterable[str]) -> dict[HostKey, int]:
+    def shares(self, node_uuids: abc.Iterable[str]) -> dict[HostKey, int]:
         """Return member -> number of nodes that the ring gives to it."""
         counts = collections.Counter(
             self.host_for(node_uuid) for node_uuid in node_uuids)
@@ -67,7 +65,7 @@ class Preferences:
     ``cross_zones`` lifts both.
     """
 
-    def __init__(self, members: Mapping[HostKey, str | None], points: int,
+    def __init__(self, members: abc.Mapping[HostKey, str | None], points: int,
                  cross_zones: bool = False) -> None:
         self.members = dict(members)
         self.points = points
@@ -76,7 +74,7 @@ class Preferences:
         self._rings = functools.cache(self._ring)
         self.ring = self._rings(self._zones)
 
-    def _ring(self, zones: Set[str | None]) -> Ring | None:
+    def _ring(self, zones: abc.Set[str | None]) -> Ring | None:
         members = [host for host, zone in self.members.items()
                    if zone in zones]
         return Ring(members, self.points) if members else None
@@ -110,7 +108,7 @@ class Preferences:
         return self.takeover_target(node_uuid, self.members.get(host)) == host
 
     def may_inherit(self, host: HostKey, node_uuid: str,
-                    zones: Iterable[str | None]) -> bool:
+                    zones: abc.Iterable[str | None]) -> bool:
         """Return whether ``host`` gets the node or its instance from zones."""
         return any(
             self.prefers(host, node_uuid, zone)
@@ -131,7 +129,7 @@ class Preferences:
 
 
 def refreshed(preferences: Preferences | None,
-              members: Mapping[HostKey, str | None], points: int,
+              members: abc.Mapping[HostKey, str | None], points: int,
               cross_zones: bool = False) -> Preferences:
     """Return the preferences of these members; log who joined and left."""
     found = same_or_new(preferences, members, points, cross_zones)
@@ -148,7 +146,7 @@ def refreshed(preferences: Preferences | None,
 
 
 def same_or_new(preferences: Preferences | None,
-                members: Mapping[HostKey, str | None], points: int,
+                members: abc.Mapping[HostKey, str | None], points: int,
                 cross_zones: bool = False) -> Preferences:
     """Return the given preferences if they are still true, else new ones."""
     wanted = dict(members), points, cross_zones

@@ -16,9 +16,7 @@ that of a later one. A mark has all that is needed to finish, and is found
 after any crash (:func:`sort_marked`).
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 import enum
 import hashlib
@@ -50,8 +48,8 @@ class Policy:
 
 
 def eligible(policy: Policy, view: peers.View,
-             dead_for: Mapping[HostKey, float],
-             homes: Iterable[HostKey] = ()) -> frozenset[HostKey]:
+             dead_for: abc.Mapping[HostKey, float],
+             homes: abc.Iterable[HostKey] = ()) -> frozenset[HostKey]:
     """Return the hosts, of any partition, with instances to be taken over."""
     # ``down`` requires more than half of the peers up, with this host; for a
     # host that is no peer more than half of all compute services. Otherwise
@@ -91,7 +89,7 @@ def resting_or_taken(vm_state: str | None, task_state: str | None,
     return None if rests(vm_state, task_state) else taken(task_state, host)
 
 
-def marks(host: HostKey, task_states: Iterable[str]) -> list[str]:
+def marks(host: HostKey, task_states: abc.Iterable[str]) -> list[str]:
     """Return all marks of a host for these task states, and for none."""
     return [mark for state in [None, *task_states] for mark in (
         taken(state, host),
@@ -134,7 +132,8 @@ class Marked:
     foreign: frozenset[tuple[str, str]]
 
 
-def sort_marked(host: HostKey, found: Mapping[str, InstanceState]) -> Marked:
+def sort_marked(host: HostKey, found: abc.Mapping[str, InstanceState]
+               ) -> Marked:
     """Sort the instances that carry marks; leave out those of other hosts."""
     to_finish = set()
     astray = set()
@@ -223,7 +222,7 @@ _REBUILD_SPAWNING = 'rebuild_spawning'
 
 def step(vm_state: str | None, task_state: str | None,
          provision_state: str | None,
-         redeployed: Callable[[], bool]) -> Step:
+         redeployed: abc.Callable[[], bool]) -> Step:
     """Return the next step for an instance with an interrupted operation."""
     # ``task_state`` is from before the takeover. ``redeployed`` asks whether
     # Ironic has deployed since the rebuild began.

@@ -8,9 +8,7 @@ the report.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections import abc
 import contextlib
 from http import server
 from importlib import metadata
@@ -82,7 +80,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     block_on_close = False
 
     def __init__(self, where: tuple[str, int],
-                 pages: Mapping[str, Callable[[], tuple[int, str]]]) -> None:
+                 pages: abc.Mapping[str, abc.Callable[[], tuple[int, str]]]
+                ) -> None:
         self.pages = pages
         self._readers: collections.deque[socket.socket] = collections.deque()
         self.address_family, _, _, _, address = socket.getaddrinfo(
@@ -184,9 +183,9 @@ class StatusServer:
     :ivar server: the :class:`Server` while it runs.
     """
 
-    def __init__(self, host: str, picture: Callable[[], StatusSnapshot],
-                 verdict: Callable[[], HealthState],
-                 lease: Callable[[], HealthState],
+    def __init__(self, host: str, picture: abc.Callable[[], StatusSnapshot],
+                 verdict: abc.Callable[[], HealthState],
+                 lease: abc.Callable[[], HealthState],
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
         self._where = where
@@ -258,7 +257,7 @@ class Exposition:
     """Writes a snapshot as metrics, in the place of a registry."""
 
     def __init__(
-        self, picture: Callable[[], StatusSnapshot], version: str
+        self, picture: abc.Callable[[], StatusSnapshot], version: str
     ) -> None:
         self._picture = picture
         self._version = version
@@ -267,7 +266,7 @@ class Exposition:
         """Return the metrics of this moment."""
         return str(prometheus_client.generate_latest(self), 'utf-8')
 
-    def collect(self) -> Iterator[families.Metric]:
+    def collect(self) -> abc.Iterator[families.Metric]:
         """Yield the metrics of this moment."""
         picture = self._picture()
         yield families.InfoMetricFamily(
@@ -279,7 +278,7 @@ class Exposition:
         yield _of_waits(picture)
 
 
-def _of_nodes(picture: StatusSnapshot) -> Iterator[families.Metric]:
+def _of_nodes(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
     if picture.view is not None and not picture.ending:
         members = picture.view.members
         yield _gauge('members', 'Compute services that share the nodes, as '
@@ -299,7 +298,7 @@ def _of_nodes(picture: StatusSnapshot) -> Iterator[families.Metric]:
                      'as too many have vanished.', picture.braked)
 
 
-def _of_events(picture: StatusSnapshot) -> Iterator[families.Metric]:
+def _of_events(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
     counts = picture.totals.counts
     for name, text, results in (
             ('moves', 'Free nodes that came to this compute service.', MOVES),
@@ -321,7 +320,7 @@ def _of_events(picture: StatusSnapshot) -> Iterator[families.Metric]:
                  picture.pending_seconds)
 
 
-def _of_work(picture: StatusSnapshot) -> Iterator[families.Metric]:
+def _of_work(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
     for name, work, what in (
             ('listing', Work.LISTING, 'asking Ironic what has changed'),
             ('audit', Work.AUDIT, 'an audit of all nodes')):
@@ -352,7 +351,7 @@ def _gauge(name: str, text: str, value: float) -> families.Metric:
     return families.GaugeMetricFamily(f'{PREFIX}_{name}', text, value=value)
 
 
-def report_lines(picture: StatusSnapshot) -> Iterator[str]:
+def report_lines(picture: StatusSnapshot) -> abc.Iterator[str]:
     """Yield the lines of the section."""
     yield f'Compute service: {picture.host}'
     yield f'Health: {picture.verdict.why}'
@@ -371,7 +370,7 @@ def report_lines(picture: StatusSnapshot) -> Iterator[str]:
         yield f'  {number} times {event.value}'
 
 
-def _members(picture: StatusSnapshot) -> Iterator[str]:
+def _members(picture: StatusSnapshot) -> abc.Iterator[str]:
     if picture.view is None:
         yield 'Members: not known yet'
         return
@@ -382,7 +381,7 @@ def _members(picture: StatusSnapshot) -> Iterator[str]:
     yield from (f'  {host}' for host in members)
 
 
-def _nodes(picture: StatusSnapshot) -> Iterator[str]:
+def _nodes(picture: StatusSnapshot) -> abc.Iterator[str]:
     if picture.reasons is None:
         yield 'Nodes: not known yet'
         return
@@ -397,7 +396,7 @@ def _nodes(picture: StatusSnapshot) -> Iterator[str]:
            if picture.braked else 'Brake of vanished nodes: not engaged')
 
 
-def _pending(picture: StatusSnapshot) -> Iterator[str]:
+def _pending(picture: StatusSnapshot) -> abc.Iterator[str]:
     for kind in Pending:
         waiting = picture.waiting(kind)
         yield f'{kind.value.capitalize()}: {len(waiting)}'

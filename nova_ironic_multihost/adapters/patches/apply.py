@@ -9,9 +9,7 @@ read a method from the object at each call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 import functools
 import inspect
@@ -33,10 +31,10 @@ class Call:
 
     target: typing.Any
     name: str
-    method: Callable
+    method: abc.Callable
     parameters: tuple[str, ...]
     args: tuple
-    kwargs: Mapping[str, typing.Any]
+    kwargs: abc.Mapping[str, typing.Any]
 
     def __call__(self) -> typing.Any:
         """Call the method."""
@@ -56,7 +54,7 @@ class Call:
         return self.method(**{**self.arguments(), **arguments})
 
 
-def signature(function: Callable) -> Mapping[str, inspect.Parameter]:
+def signature(function: abc.Callable) -> abc.Mapping[str, inspect.Parameter]:
     """Return the parameters of nova's function, also below decorators."""
     found = inspect.signature(function).parameters
     if 'instance' not in found and takes_anything(function):
@@ -66,18 +64,18 @@ def signature(function: Callable) -> Mapping[str, inspect.Parameter]:
     return found
 
 
-def parameters(function: Callable) -> tuple[str, ...]:
+def parameters(function: abc.Callable) -> tuple[str, ...]:
     """Return the names of the parameters of nova's function."""
     return tuple(signature(function))
 
 
-def takes_anything(function: Callable) -> bool:
+def takes_anything(function: abc.Callable) -> bool:
     """Whether a function takes any number of arguments by position."""
     return any(one.kind is one.VAR_POSITIONAL for one
                in inspect.signature(function).parameters.values())
 
 
-def apply(rows: Iterable[Row], targets: Mapping[str, typing.Any],
+def apply(rows: abc.Iterable[Row], targets: abc.Mapping[str, typing.Any],
           parts: typing.Any) -> None:
     """Replace what rows list, all of which nova fits.
 

@@ -11,7 +11,7 @@ check, ``tools/nova-contract``, the tests on each nova and the page
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import abc
 import dataclasses
 import importlib
 from importlib import metadata
@@ -71,9 +71,9 @@ class Row:
     """
 
     target: str
-    name: str | Callable[[type], list[str]]
+    name: str | abc.Callable[[type], list[str]]
     parameters: str | None
-    layer: Callable | None
+    layer: abc.Callable | None
     purpose: str
     since: int = OLDEST
     until: float = float('inf')

@@ -10,9 +10,7 @@ overview of all commands needs none of it.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections import abc
 import signal
 import time
 import typing
@@ -165,8 +163,8 @@ def survey_metrics(
 
 
 def cloud_metrics(
-    seen: cloud_state.CloudState, found: Sequence[findings.Finding]
-) -> Iterator[core.GaugeMetricFamily]:
+    seen: cloud_state.CloudState, found: abc.Sequence[findings.Finding]
+) -> abc.Iterator[core.GaugeMetricFamily]:
     """Yield the metrics of a cloud.
 
     :param found: its findings and notes
@@ -200,7 +198,7 @@ def cloud_metrics(
 
 
 def _nodes_of_computes(
-    seen: cloud_state.CloudState, found: Sequence[findings.Finding]
+    seen: cloud_state.CloudState, found: abc.Sequence[findings.Finding]
 ) -> core.GaugeMetricFamily:
     leaked = {finding.subject for finding in found
               if finding.kind == findings.LEAKED}
@@ -252,7 +250,7 @@ def _one(name: str, text: str, value: float) -> core.GaugeMetricFamily:
 
 
 def _series(name: str, text: str, labels: tuple[str, ...],
-            values: Mapping[tuple[str, ...], float]
+            values: abc.Mapping[tuple[str, ...], float]
             ) -> core.GaugeMetricFamily:
     from prometheus_client import core
     series = core.GaugeMetricFamily(PREFIX + name, text, labels=labels)

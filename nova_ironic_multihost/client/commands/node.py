@@ -2,7 +2,7 @@
 
 """node list, node show, leaks: owners of nodes, machines without a server."""
 
-from collections.abc import Sequence
+from collections import abc
 import typing
 
 from cliff import lister
@@ -240,7 +240,7 @@ _NOT_UNDEPLOYED = frozenset({
 
 
 def leaks(report: ownership_report.OwnershipReport
-          ) -> list[Sequence[typing.Any]]:
+          ) -> list[abc.Sequence[typing.Any]]:
     """Return the rows of the machines without a server."""
     seen = report.seen
     return [

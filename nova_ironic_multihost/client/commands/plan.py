@@ -3,8 +3,7 @@
 """plan: show which nodes move when compute services come or go."""
 
 import collections
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections import abc
 import dataclasses
 import typing
 
@@ -116,12 +115,12 @@ class Forecast(typing.NamedTuple):
     moves: list[Move]
     nodes: int
     anyway: int
-    before: Mapping[HostKey, int]
-    after: Mapping[HostKey, int]
+    before: abc.Mapping[HostKey, int]
+    after: abc.Mapping[HostKey, int]
 
 
-def plan(report: ownership_report.OwnershipReport, add: Sequence[str] = (),
-         remove: Sequence[str] = (), zone: str | None = None,
+def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
+         remove: abc.Sequence[str] = (), zone: str | None = None,
          partition: str | None = None) -> Forecast:
     """Return which nodes would move.
 

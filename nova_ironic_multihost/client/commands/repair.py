@@ -9,7 +9,7 @@ time. Placement refuses a write if the objects have changed since
 (generations). A repair can run again at any time.
 """
 
-from collections.abc import Callable
+from collections import abc
 import contextlib
 import functools
 import typing
@@ -33,7 +33,7 @@ _AT_REST = frozenset({'active', 'stopped', 'paused', 'suspended', 'error'})
 _FREE = frozenset({'available', 'manageable', 'enroll'})
 
 # What a write does, and the write.
-_Write: typing.TypeAlias = tuple[str, Callable[[], None]]
+_Write: typing.TypeAlias = tuple[str, abc.Callable[[], None]]
 
 
 class Repair(base.CloudCommand, lister.Lister):

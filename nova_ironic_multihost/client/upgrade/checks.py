@@ -7,8 +7,7 @@ real or possible problem, with its remedy: a warning, or a :class:`Fatal`.
 """
 
 import collections
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections import abc
 import itertools
 import math
 
@@ -64,7 +63,7 @@ _STOP = 'documentation, page "Stop and restart nova-compute: timeouts"'
 _WATCHDOG = 'documentation, page "A watchdog instead of fencing"'
 
 
-def driver(known: UpgradeInputs) -> Iterator[str]:
+def driver(known: UpgradeInputs) -> abc.Iterator[str]:
     """Can nova-compute load the driver, and does nova.conf name it?"""
     if known.probe['error']:
         yield Fatal('nova-compute cannot load the driver: '
@@ -90,7 +89,7 @@ def driver(known: UpgradeInputs) -> Iterator[str]:
             f'{STOCK}, name it in [ironic_multihost]base_driver.')
 
 
-def release(known: UpgradeInputs) -> Iterator[str]:
+def release(known: UpgradeInputs) -> abc.Iterator[str]:
     """Is it a supported nova, with each method that this package replaces?"""
     if not OLDEST <= known.release <= LATEST:
         yield Fatal(
@@ -104,7 +103,7 @@ def release(known: UpgradeInputs) -> Iterator[str]:
             'it for this nova.')
 
 
-def settings(known: UpgradeInputs) -> Iterator[str]:
+def settings(known: UpgradeInputs) -> abc.Iterator[str]:
     """Would nova-compute start, and does no request to Ironic wait long?"""
     mine = known.settings
     yield from map(Fatal, mine.contradictions(
@@ -118,7 +117,7 @@ def settings(known: UpgradeInputs) -> Iterator[str]:
                    'itself (documentation, page on outages).')
 
 
-def account(known: UpgradeInputs) -> Iterator[str]:
+def account(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does nova's account see all nodes when Ironic enforces scope?"""
     ironic = known.settings.conf.ironic
     if ironic.project_name and not ironic.system_scope and (
@@ -131,7 +130,7 @@ def account(known: UpgradeInputs) -> Iterator[str]:
                'project_name.')
 
 
-def stop_time(known: UpgradeInputs) -> Iterator[str]:
+def stop_time(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does systemd wait longer than nova takes to stop?"""
     mine = known.settings
     if not mine.driver:
@@ -165,7 +164,7 @@ def stop_time(known: UpgradeInputs) -> Iterator[str]:
                f'[DEFAULT]graceful_shutdown_timeout to 50 ({_STOP}).')
 
 
-def watchdog(known: UpgradeInputs) -> Iterator[str]:
+def watchdog(known: UpgradeInputs) -> abc.Iterator[str]:
     """Where nobody fences, does a watchdog end a host that is cut off?"""
     mine = known.settings
     if not mine.driver or not mine.takes_over_down:
@@ -182,7 +181,7 @@ def watchdog(known: UpgradeInputs) -> Iterator[str]:
                    f'{unit.watchdog:.0f} s ({_WATCHDOG}).')
 
 
-def cells(known: UpgradeInputs) -> Iterator[str]:
+def cells(known: UpgradeInputs) -> abc.Iterator[str]:
     """Is each host mapped to its cell, as far as nova's API tells?"""
     seen = known.seen
     unmapped = [one for one in seen.services if one.mapped is False]
@@ -198,7 +197,7 @@ def cells(known: UpgradeInputs) -> Iterator[str]:
                f'mapped to a cell: run {_DISCOVER}. It does no harm.')
 
 
-def names(known: UpgradeInputs) -> Iterator[str]:
+def names(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does no host have two names that differ only in case?"""
     services = collections.defaultdict(list)
     for service in known.seen.services:
@@ -221,7 +220,7 @@ def names(known: UpgradeInputs) -> Iterator[str]:
                f'is {mine.host}: set [DEFAULT]host = {name}.')
 
 
-def partition(known: UpgradeInputs) -> Iterator[str]:
+def partition(known: UpgradeInputs) -> abc.Iterator[str]:
     """Is [ironic]peer_list complete, and has Ironic such nodes?"""
     mine = known.settings
     shares = mine.partition.peers
@@ -253,7 +252,7 @@ def partition(known: UpgradeInputs) -> Iterator[str]:
                'or put nodes into it.')
 
 
-def zones(known: UpgradeInputs) -> Iterator[str]:
+def zones(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does no availability zone keep free nodes from moving?"""
     if known.settings.text('ironic_multihost', 'move_across_zones') == 'True':
         return
@@ -273,7 +272,7 @@ def zones(known: UpgradeInputs) -> Iterator[str]:
                    f'({_SCHEDULING}).')
 
 
-def shared_settings(known: UpgradeInputs) -> Iterator[str]:
+def shared_settings(known: UpgradeInputs) -> abc.Iterator[str]:
     """Do all hosts that share nodes have the same settings?"""
     by_key, by_label = (collections.defaultdict(list) for _ in range(2))
     for one in known.computes:
@@ -304,7 +303,7 @@ def _described(part: peers.Partition) -> str:
         ('shard', part.shard or None)) if value is not None) or 'all nodes'
 
 
-def _differences(group: list[NovaConf]) -> Iterator[str]:
+def _differences(group: list[NovaConf]) -> abc.Iterator[str]:
     if len(group) > 1 and group[0].partition.label and not any(
             one.partition.peer_list for one in group):
         yield Fatal(
@@ -323,7 +322,7 @@ def _differences(group: list[NovaConf]) -> Iterator[str]:
                         'share nodes.')
 
 
-def _not_collected(known: UpgradeInputs) -> Iterator[str]:
+def _not_collected(known: UpgradeInputs) -> abc.Iterator[str]:
     have = {one.key: one for one in known.computes}
     absent = sorted(host for host in known.hosts if host_key(host) not in have)
     if absent:
@@ -336,7 +335,7 @@ def _not_collected(known: UpgradeInputs) -> Iterator[str]:
                    for one in have.values() if len(have) == 1))
 
 
-def drivers(known: UpgradeInputs) -> Iterator[str]:
+def drivers(known: UpgradeInputs) -> abc.Iterator[str]:
     """Do all hosts have this driver?
 
     No API shows the driver of a compute service. Its nova.conf does. Before
@@ -365,7 +364,7 @@ def drivers(known: UpgradeInputs) -> Iterator[str]:
                'to nova 34 (2026.2).')
 
 
-def scheduling(known: UpgradeInputs) -> Iterator[str]:
+def scheduling(known: UpgradeInputs) -> abc.Iterator[str]:
     """Do settings of schedulers and placement suit the hypervisors?"""
     others = sorted(known.seen.others)
     virtual = f'virtual machines ({arguments.some(others)})'
@@ -386,7 +385,7 @@ def scheduling(known: UpgradeInputs) -> Iterator[str]:
                f'({_SCHEDULING}).')
 
 
-def _hosts(those: Iterable[cloud_state.Service | NovaConf]) -> str:
+def _hosts(those: abc.Iterable[cloud_state.Service | NovaConf]) -> str:
     return arguments.some(sorted(one.host for one in those))
 
 

@@ -2,9 +2,7 @@
 
 """Values that audits read and replace; immutable."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 
 from nova_ironic_multihost.rules import incremental
@@ -62,20 +60,21 @@ class Audit:
 
     view: peers.View
     preferences: ring.Preferences
-    reasons: Mapping[str, Reason]
-    nodes: Mapping[str, NodeRow]
-    owners: Mapping[str, HostKey | None]
+    reasons: abc.Mapping[str, Reason]
+    nodes: abc.Mapping[str, NodeRow]
+    owners: abc.Mapping[str, HostKey | None]
     records: tuple[Record, ...] = ()
     deleted: frozenset[str] = frozenset()
     host_aggregates: peers.KnownAggregates = peers.KnownAggregates()
     recent: frozenset[str] = frozenset()
-    taken_over: Mapping[str, str | None] = dataclasses.field(
+    taken_over: abc.Mapping[str, str | None] = dataclasses.field(
         default_factory=dict)
     at_rest: frozenset[str] = frozenset()
 
-    def merged(self, reasons: Mapping[str, Reason],
-               records: Mapping[str, Record], mine: Mapping[str, NodeRow],
-               taken_over: Mapping[str, str | None] | None = None,
+    def merged(self, reasons: abc.Mapping[str, Reason],
+               records: abc.Mapping[str, Record],
+               mine: abc.Mapping[str, NodeRow],
+               taken_over: abc.Mapping[str, str | None] | None = None,
                at_rest: frozenset[str] = frozenset()) -> 'Audit':
         """Return this with newer results of some nodes."""
         others = {node: known for node, known in self.nodes.items()
@@ -118,11 +117,11 @@ class AuditState:
     preferences: ring.Preferences | None = None
     audits: int = 0
     begun: float | None = None
-    records: Mapping[str, Record] = dataclasses.field(default_factory=dict)
-    barred: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    records: abc.Mapping[str, Record] = dataclasses.field(default_factory=dict)
+    barred: abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
     records_read_at: float | None = None
     standing: incremental.LastAudit = incremental.LastAudit()
-    partition_labels: Mapping[HostKey, str] = dataclasses.field(
+    partition_labels: abc.Mapping[HostKey, str] = dataclasses.field(
         default_factory=dict)
     absences: mirror.Absences = mirror.Absences()
     mapped: bool | None = None
@@ -131,13 +130,13 @@ class AuditState:
     recent: tuple[frozenset[str], ...] = ()
     over: frozenset[tuple[HostKey, str]] = frozenset()
 
-    def with_taken(self, has: Callable[[str], bool]) -> 'AuditState':
+    def with_taken(self, has: abc.Callable[[str], bool]) -> 'AuditState':
         """Return this plus nodes taken since that the tracker holds."""
         return dataclasses.replace(self, standing=dataclasses.replace(
             self.standing, my_nodes=self.standing.my_nodes.union(
                 *(filter(has, taken) for taken in self.recent[:1]))))
 
-    def with_unsettled(self, nodes: Iterable[str]) -> 'AuditState':
+    def with_unsettled(self, nodes: abc.Iterable[str]) -> 'AuditState':
         """Return this so that the next audit decides these nodes."""
         return dataclasses.replace(self, standing=dataclasses.replace(
             self.standing, unsettled=self.standing.unsettled.union(nodes)))

@@ -2,10 +2,7 @@
 
 """The audit: collect facts, decide, remember."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import functools
 import threading
@@ -53,7 +50,7 @@ class Auditor:
     """
 
     def __init__(self, cloud: Cloud, reader: Lister,
-                 clock: Callable[[], float] = time.monotonic,
+                 clock: abc.Callable[[], float] = time.monotonic,
                  recorder: Metrics | None = None) -> None:
         self.cloud = cloud
         self.heartbeats = HeartbeatLog(cloud, clock)
@@ -111,7 +108,7 @@ class Auditor:
                          if last.owners.get(node, host) == host)
 
     @property
-    def nodes(self) -> Mapping[str, NodeRow]:
+    def nodes(self) -> abc.Mapping[str, NodeRow]:
         """The rows of the nodes that this host owns, by the last audit."""
         return self.last.nodes if self.last else {}
 
@@ -124,7 +121,7 @@ class Auditor:
         reason = self.reason(node)
         return reason is not None and reason.mine
 
-    def read_view(self, settings: Settings, hosts: Iterable[str] = ()
+    def read_view(self, settings: Settings, hosts: abc.Iterable[str] = ()
                   ) -> peers.View:
         """Read the compute services and note their heartbeats."""
         begun = self._clock()
@@ -139,7 +136,7 @@ class Auditor:
                 self._disturbed = self._doubted
         return view
 
-    def view_of_nova(self, settings: Settings, hosts: Iterable[str]
+    def view_of_nova(self, settings: Settings, hosts: abc.Iterable[str]
                      ) -> peers.View:
         """Read the compute services as nova's scheduler sees them."""
         return peer_services.view(
@@ -162,8 +159,8 @@ class Auditor:
             self._read_peers(settings, starting=starting, zones=False)
 
     def audit(self, settings: Settings, settled: bool = True,
-              then: Callable[[Audit], None] = lambda audit: None,
-              has: Callable[[str], bool] = lambda node: False) -> Audit:
+              then: abc.Callable[[Audit], None] = lambda audit: None,
+              has: abc.Callable[[str], bool] = lambda node: False) -> Audit:
         """Audit all nodes; if that fails, ``last`` stays as it was.
 
         :param settled: the start of the service is over.
@@ -177,8 +174,8 @@ class Auditor:
         return audit
 
     def _audit(self, settings: Settings, settled: bool,
-               then: Callable[[Audit], None], has: Callable[[str], bool]
-               ) -> Audit:
+               then: abc.Callable[[Audit], None],
+               has: abc.Callable[[str], bool]) -> Audit:
         # Without the lock: a listing is slow, and failover must not wait.
         self.read(settings, settled)
         with self._lock:
@@ -202,9 +199,9 @@ class Auditor:
             then(audit)
         return audit
 
-    def _collector(self, settings: Settings, hosts: Iterable[str],
+    def _collector(self, settings: Settings, hosts: abc.Iterable[str],
                    starting: bool = False,
-                   has: Callable[[str], bool] = lambda node: False
+                   has: abc.Callable[[str], bool] = lambda node: False
                    ) -> collect.Collector:
         """Read the compute services, and return the reader of other facts."""
         seen_peers = self._read_peers(settings, hosts, starting)
@@ -214,14 +211,14 @@ class Auditor:
             self._clock())
 
     def _decide(self, settings: Settings, collected: collect.Collected,
-                builds: Set[str] = frozenset(), adoptions: int | None = None
-                ) -> decide.Decision:
+                builds: abc.Set[str] = frozenset(),
+                adoptions: int | None = None) -> decide.Decision:
         return decide.decide(
             self.cloud, self._reader, collected.facts,
             settings, functools.partial(self._eligible, settings), builds,
             adoptions)
 
-    def _eligible(self, settings: Settings, hosts: Set[str]
+    def _eligible(self, settings: Settings, hosts: abc.Set[str]
                   ) -> frozenset[HostKey]:
         begun = self._clock()
         view, dead = peer_services.eligible(
@@ -235,12 +232,12 @@ class Auditor:
             node for node, reason in audit.reasons.items()
             if reason in (Reason.INSTANCE_WAITS, Reason.TAKEOVER_FAILED)})
 
-    def audit_hosts(self, settings: Settings, hosts: Iterable[str],
-                    then: Callable[[Audit, list[str]], None],
-                    known: Iterable[str] = (),
-                    only: Set[str] | None = None,
-                    builds: Set[str] = frozenset(),
-                    adoptions: int | None = None) -> Mapping[str, Reason]:
+    def audit_hosts(self, settings: Settings, hosts: abc.Iterable[str],
+                    then: abc.Callable[[Audit, list[str]], None],
+                    known: abc.Iterable[str] = (),
+                    only: abc.Set[str] | None = None,
+                    builds: abc.Set[str] = frozenset(),
+                    adoptions: int | None = None) -> abc.Mapping[str, Reason]:
         """As :meth:`audit`, for nodes of some hosts; other results stay.
 
         :param then: called under the lock with the new audit and the audited
@@ -271,7 +268,8 @@ class Auditor:
                         taken_over=decided.taken_over, at_rest=decided.at_rest)
         return decided.reasons
 
-    def audit_changed(self, settings: Settings, nodes: Iterable[str]) -> None:
+    def audit_changed(self, settings: Settings, nodes: abc.Iterable[str]
+                     ) -> None:
         """Audit changed nodes that no peer owns; see :meth:`audit_hosts`."""
         with self._lock:
             last = self.last
@@ -286,8 +284,8 @@ class Auditor:
             self._merge(last, collected, reasons)
 
     def _merge(self, last: Audit, collected: collect.Collected,
-               reasons: Mapping[str, Reason],
-               then: Callable[[Audit, list[str]], None] = (
+               reasons: abc.Mapping[str, Reason],
+               then: abc.Callable[[Audit, list[str]], None] = (
                    lambda audit, mine: None), **moved: Any) -> None:
         """Replace the results of some nodes; audits decide them again."""
         mine = sorted(node for node, reason in reasons.items() if reason.mine)
@@ -325,7 +323,7 @@ class Auditor:
             seen_peers.preferences.may_prefer(seen_peers.view.host, node)
             if instance is None else instance in instances)
 
-    def _read_peers(self, settings: Settings, hosts: Iterable[str] = (),
+    def _read_peers(self, settings: Settings, hosts: abc.Iterable[str] = (),
                     starting: bool = False, zones: bool = True
                     ) -> peer_services.Peers:
         """Read the compute services; remember the hash ring at once."""
@@ -384,8 +382,8 @@ class Auditor:
             recent=frozenset[str]().union(*self._state.recent),
             taken_over=decided.taken_over, at_rest=decided.at_rest)
 
-    def _rows(self, mirror: Mirror, nodes: Iterable[str], mine: Set[str]
-              ) -> dict[str, NodeRow]:
+    def _rows(self, mirror: Mirror, nodes: abc.Iterable[str],
+              mine: abc.Set[str]) -> dict[str, NodeRow]:
         """Return {uuid: row} of the mirror, with bodies as far as known."""
         known = self._reader.complete(mine)
 

@@ -3,10 +3,7 @@
 """Collecting facts: each is read once, in the order in which it is needed."""
 
 import collections
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import random
 from typing import Any
@@ -52,8 +49,9 @@ class Collected:
     facts: Facts
     mirror: Mirror
     state: AuditState
-    records: Mapping[str, Record]
-    unlisted: Mapping[str, NodeRow] = dataclasses.field(default_factory=dict)
+    records: abc.Mapping[str, Record]
+    unlisted: abc.Mapping[str, NodeRow] = dataclasses.field(
+        default_factory=dict)
 
 
 class Collector:
@@ -102,8 +100,8 @@ class Collector:
             facts, records=self._records_of_others(facts))
         return self._collected(facts, self._state.records, settled, unlisted)
 
-    def nodes_of_hosts(self, hosts: Iterable[str],
-                       only: Set[str] | None = None) -> Collected:
+    def nodes_of_hosts(self, hosts: abc.Iterable[str],
+                       only: abc.Set[str] | None = None) -> Collected:
         """Collect the facts about the nodes, or ``only`` some, of hosts."""
         names = [name for host in hosts
                  for name in peers.spellings(self._peers.services, host)]
@@ -120,7 +118,7 @@ class Collector:
         return self._collected(
             dataclasses.replace(facts, records=records), records)
 
-    def changed_nodes(self, nodes: Iterable[str]) -> Collected:
+    def changed_nodes(self, nodes: abc.Iterable[str]) -> Collected:
         """Collect the facts about those nodes that no other host owns."""
         host = self._peers.view.host
         wanted = [node for node in nodes if node in self._mirror.nodes]
@@ -179,7 +177,7 @@ class Collector:
                          if record.owner == self._peers.view.host))
         self._note(records={record.node: record for record in records})
 
-    def _may_inherit(self, owners: Set[HostKey], only: Set[str] | None
+    def _may_inherit(self, owners: abc.Set[HostKey], only: abc.Set[str] | None
                      ) -> dict[str, None]:
         """Return the nodes that this host may get from owners, as keys."""
         # An instance outside its node owner's zone waits for a full audit.
@@ -189,9 +187,9 @@ class Collector:
                 if node in nodes and self._peers.preferences.may_inherit(
                     self._peers.view.host, node, theirs)}
 
-    def _facts(self, nodes: Mapping[str, str | None],
-               my_nodes: Set[str] = frozenset(),
-               my_instances: Set[str] = frozenset()) -> Facts:
+    def _facts(self, nodes: abc.Mapping[str, str | None],
+               my_nodes: abc.Set[str] = frozenset(),
+               my_instances: abc.Set[str] = frozenset()) -> Facts:
         return Facts(
             nodes=nodes, my_instances=my_instances, my_nodes=my_nodes,
             view=self._peers.view, preferences=self._peers.preferences,
@@ -210,16 +208,16 @@ class Collector:
             view=self._view_with(
                 state.host for state in states.values() if state.host))
 
-    def _view_with(self, hosts: Iterable[str]) -> peers.View:
+    def _view_with(self, hosts: abc.Iterable[str]) -> peers.View:
         """Return the view of all services read so far, and of some hosts."""
         self._services = with_hosts(
             self._cloud, self._peers, self._services, hosts)
         return dataclasses.replace(
             self._peers.view, services=peers.by_host(self._services))
 
-    def _collected(self, facts: Facts, records: Mapping[str, Record],
+    def _collected(self, facts: Facts, records: abc.Mapping[str, Record],
                    settled: bool = True,
-                   unlisted: Mapping[str, NodeRow] | None = None
+                   unlisted: abc.Mapping[str, NodeRow] | None = None
                    ) -> Collected:
         """Read the services of owners, and what this host may do."""
         facts = dataclasses.replace(facts, view=self._view_with(
@@ -258,7 +256,7 @@ class Collector:
         return {record.node: record for record in records
                 if record.node not in facts.my_nodes}
 
-    def _samples(self, members: Set[HostKey]) -> Iterator[str]:
+    def _samples(self, members: abc.Set[HostKey]) -> abc.Iterator[str]:
         """Yield nodes with records that tell the partition of members."""
         # A member of another partition would leave its share unowned.
         wanted = collections.Counter(dict.fromkeys(members, SAMPLE))
@@ -271,7 +269,7 @@ class Collector:
             if not any(wanted.values()):
                 return
 
-    def _used(self, nodes: Set[str]) -> set[str]:
+    def _used(self, nodes: abc.Set[str]) -> set[str]:
         """Return nodes with allocations: nobody can delete their provider."""
         consumers = self._cloud.consumers_of(sorted(nodes)) if nodes else {}
         every = frozenset[str]().union(*filter(None, consumers.values()))
@@ -281,7 +279,7 @@ class Collector:
                     uuid not in states or not states[uuid].deleted
                     for uuid in some)}
 
-    def _read_absent(self, mine: Set[str]) -> dict[str, NodeRow]:
+    def _read_absent(self, mine: abc.Set[str]) -> dict[str, NodeRow]:
         """Ask Ironic for absent nodes; return {uuid: row} if not deleted."""
         absences = mirrors.note_absences(
             self._state.absences, mine, self._mirror.nodes.keys(),
@@ -322,8 +320,8 @@ class Collector:
                 if node not in absences.confirmed}
 
 
-def without_second(records: Iterable[Record]
-                   ) -> tuple[tuple[Record, ...], Mapping[str, str]]:
+def without_second(records: abc.Iterable[Record]
+                   ) -> tuple[tuple[Record, ...], abc.Mapping[str, str]]:
     """Return the records, and {node: uuid of its second row}."""
     records = tuple(records)
     return (tuple(record for record in records if not record.second),

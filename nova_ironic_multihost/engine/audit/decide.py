@@ -6,9 +6,7 @@ Placement tells which nodes are idle right before they move. Taking over an
 instance is a write that may fail. Both results are part of the decision.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import dataclasses
 
 from oslo_log import log as logging
@@ -42,14 +40,14 @@ class Decision:
     :param at_rest: those of them that need no recovery.
     """
 
-    reasons: Mapping[str, Reason]
-    taken_over: Mapping[str, str | None]
+    reasons: abc.Mapping[str, Reason]
+    taken_over: abc.Mapping[str, str | None]
     at_rest: frozenset[str] = frozenset()
 
 
 def decide(cloud: Cloud, reader: Lister, facts: Facts,
            settings: Settings, eligible: Eligible,
-           arrived: Set[str] = frozenset(),
+           arrived: abc.Set[str] = frozenset(),
            adoptions: int | None = None) -> Decision:
     """Decide, and take over instances and builds.
 
@@ -61,7 +59,7 @@ def decide(cloud: Cloud, reader: Lister, facts: Facts,
     :param adoptions: the most free nodes of dead hosts to claim, None for all;
         each costs a read of placement.
     """
-    reasons: Mapping[str, Reason] = ownership.decide(facts)
+    reasons: abc.Mapping[str, Reason] = ownership.decide(facts)
     taken, served = _take_over_instances(cloud, facts, ownership.some_of(
         reasons, Reason.TAKEN_OVER, settings.takeovers_per_audit), settings,
         eligible)
@@ -95,7 +93,7 @@ def decide(cloud: Cloud, reader: Lister, facts: Facts,
 
 
 def remove_providers(cloud: Cloud, reader: Lister,
-                     gone: frozenset[str], recorded: Set[str], percent: int
+                     gone: frozenset[str], recorded: abc.Set[str], percent: int
                      ) -> frozenset[str]:
     """Delete providers of gone nodes, return those left.
 
@@ -125,11 +123,11 @@ def in_use(cloud: Cloud, node: str) -> bool:
     return _may_be_used(cloud.consumers(node))
 
 
-def _may_be_used(consumers: Set[str] | None) -> bool:
+def _may_be_used(consumers: abc.Set[str] | None) -> bool:
     return consumers is None or bool(consumers)
 
 
-def _builds(cloud: Cloud, consumers: Mapping[str, Set[str] | None]
+def _builds(cloud: Cloud, consumers: abc.Mapping[str, abc.Set[str] | None]
             ) -> dict[str, dict[str, InstanceState]]:
     """Return {node: {instance: state}} of builds sent to dead hosts.
 
@@ -145,11 +143,11 @@ def _builds(cloud: Cloud, consumers: Mapping[str, Set[str] | None]
             for node, some in known.items()}
 
 
-def _take_over_builds(cloud: Cloud, reader: Lister, facts: Facts,
-                      builds: Mapping[str, Mapping[str, InstanceState]],
-                      nodes: list[str], settings: Settings,
-                      eligible: Eligible, limit: int) -> tuple[
-                          dict[str, str | None], frozenset[str], list[str]]:
+def _take_over_builds(
+        cloud: Cloud, reader: Lister, facts: Facts,
+        builds: abc.Mapping[str, abc.Mapping[str, InstanceState]],
+        nodes: list[str], settings: Settings, eligible: Eligible, limit: int
+       ) -> tuple[ dict[str, str | None], frozenset[str], list[str]]:
     """Take over builds that their dead hosts will not carry out.
 
     :returns: ({instance: old host}, nodes without a failure, nodes tried).
@@ -190,8 +188,8 @@ def _take_over_instances(cloud: Cloud, facts: Facts, nodes: list[str],
 
 
 def _take_over(cloud: Cloud, settings: Settings, eligible: Eligible,
-               wanted: Mapping[str, InstanceState],
-               still: Callable[[str], bool] = lambda uuid: True
+               wanted: abc.Mapping[str, InstanceState],
+               still: abc.Callable[[str], bool] = lambda uuid: True
                ) -> tuple[list[str], list[str]]:
     """Take over instances in groups; return (those taken, those tried).
 

@@ -5,11 +5,7 @@
 :mod:`.rules.mirror` has the rules. A read that fails changes nothing.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from collections.abc import Set
+from collections import abc
 import contextlib
 import dataclasses
 import datetime
@@ -56,9 +52,9 @@ MANY = 2000
 
 #: Gets the uuids of a node and of its instance, or None; returns whether the
 #: body of the node is wanted.
-Wanted = Callable[[str, str | None], bool]
+Wanted = abc.Callable[[str, str | None], bool]
 
-_Ask = Callable[[str | None], ListingPage]
+_Ask = abc.Callable[[str | None], ListingPage]
 
 
 class InconsistentListing(Exception):
@@ -86,7 +82,7 @@ class Lister:
     """Lists all nodes of Ironic now and then, and reads what has changed."""
 
     def __init__(self, pages: Pages,
-                 clock: Callable[[], float] = time.monotonic,
+                 clock: abc.Callable[[], float] = time.monotonic,
                  recorder: Metrics | None = None) -> None:
         self._pages = pages
         self._clock = clock
@@ -175,7 +171,7 @@ class Lister:
         except MarkerNotFound:
             return None
 
-    def complete(self, nodes: Set[str]) -> Mirror:
+    def complete(self, nodes: abc.Set[str]) -> Mirror:
         """Keep the bodies of these nodes alone, and read missing ones.
 
         If Ironic fails or another thread reads, nova's driver reads them.
@@ -200,8 +196,8 @@ class Lister:
         finally:
             self._lock.release()
 
-    def _read_each(self, nodes: Iterable[str]
-                   ) -> Iterator[tuple[str, NodeRow | None]]:
+    def _read_each(self, nodes: abc.Iterable[str]
+                   ) -> abc.Iterator[tuple[str, NodeRow | None]]:
         """Yield (node, row), None for the row of a node that is not found.
 
         A node that fails does not stop the others. Callers must not trust
@@ -234,7 +230,7 @@ class Lister:
             row = NodeRow(uuid, mirror.nodes[uuid], mirror.bodies.get(uuid))
         return None if row.body is None else row
 
-    def seek(self, nodes: Set[str], again: bool = False) -> None:
+    def seek(self, nodes: abc.Set[str], again: bool = False) -> None:
         """Have the next read list all nodes, for their instances alone.
 
         :param nodes: uuids of nodes that exist and were not listed. Each
@@ -299,8 +295,8 @@ class Lister:
         return (dataclasses.replace(listing, others=others),
                 before is not None and others < before)
 
-    def _with_changed(self, listing: Listing, nodes: Set[str],
-                      wanted: Wanted) -> tuple[Listing, Set[str], bool]:
+    def _with_changed(self, listing: Listing, nodes: abc.Set[str],
+                      wanted: Wanted) -> tuple[Listing, abc.Set[str], bool]:
         """Read single nodes; return (listing, nodes left, any not found)."""
         mirror, nodes = listing.mirror, nodes & listing.mirror.nodes.keys()
         asked = dict(self._read_each(sorted(
@@ -350,8 +346,8 @@ class Lister:
             mirror = mirror.with_tail(page.rows)
         return dataclasses.replace(listing, mirror=mirror)
 
-    def _from(self, partition: peers.Partition, marks: Sequence[str],
-              wanted: Wanted | None) -> Iterator[ListingPage]:
+    def _from(self, partition: peers.Partition, marks: abc.Sequence[str],
+              wanted: Wanted | None) -> abc.Iterator[ListingPage]:
         """Yield all pages after the last of these nodes that still exists."""
         def ask(after: str | None) -> ListingPage:
             return self._pages.page(partition, after, PAGE, wanted)
@@ -363,7 +359,7 @@ class Lister:
             yield page
 
     @staticmethod
-    def _after(ask: _Ask, marks: Sequence[str]) -> ListingPage:
+    def _after(ask: _Ask, marks: abc.Sequence[str]) -> ListingPage:
         """Return the page after the last of these nodes that exists."""
         if not marks:
             return ask(None)
@@ -374,7 +370,7 @@ class Lister:
                 error = exc
         raise error
 
-    def _first(self, rows: Sequence[NodeRow]) -> datetime.datetime | None:
+    def _first(self, rows: abc.Sequence[NodeRow]) -> datetime.datetime | None:
         """Return when the first of these that exists was updated, or None."""
         failed = 0
         for row in rows[:mirrors.MARKS]:
@@ -390,8 +386,8 @@ class Lister:
                     break
         return None
 
-    def _before(self, rows: Sequence[NodeRow], since: datetime.datetime | None
-                ) -> bool:
+    def _before(self, rows: abc.Sequence[NodeRow],
+                since: datetime.datetime | None) -> bool:
         """Whether the last of these nodes that exists was updated before."""
         return since is not None and (
             touched := self._first(rows[::-1])) is not None and touched < since

@@ -3,9 +3,7 @@
 """Tell operators what an audit found, and notify them of takeovers."""
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections import abc
 import dataclasses
 import logging
 import time
@@ -68,7 +66,7 @@ OF_NODES = {
 }
 
 
-def notices_due(host: str, reasons: Mapping[str, Reason], state: AuditState
+def notices_due(host: str, reasons: abc.Mapping[str, Reason], state: AuditState
                 ) -> dict[object, Notice]:
     """Return the notices after an audit, {subject: notice}."""
     found: dict[object, Notice] = {}
@@ -106,7 +104,7 @@ def notices_due(host: str, reasons: Mapping[str, Reason], state: AuditState
     return found
 
 
-def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
+def _of_nodes(reasons: abc.Mapping[str, Reason]) -> dict[object, Notice]:
     counts = collections.Counter(reasons.values())
     examples: dict[Reason, str] = {}
     for node, reason in reasons.items():
@@ -117,7 +115,7 @@ def _of_nodes(reasons: Mapping[str, Reason]) -> dict[object, Notice]:
         for reason, notice in OF_NODES.items() if counts[reason]}
 
 
-def in_words(counted: Mapping[Reason, int]) -> str:
+def in_words(counted: abc.Mapping[Reason, int]) -> str:
     """Return the number of nodes of each reason, for a log line."""
     return ', '.join(f'{count} {reason.value}' for reason, count
                      in counted.items() if count) or 'none'
@@ -126,14 +124,15 @@ def in_words(counted: Mapping[Reason, int]) -> str:
 class Notices:
     """Logs each notice once, and again only after it was false."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: abc.Callable[[], float] = time.monotonic
+                ) -> None:
         self._clock = clock
         #: Subject of a notice -> since when it is true.
-        self._since: Mapping[object, float] = {}
+        self._since: abc.Mapping[object, float] = {}
         self._logged: frozenset[object] = frozenset()
-        self._counted: Mapping[Reason, int] = {}
+        self._counted: abc.Mapping[Reason, int] = {}
 
-    def tell(self, found: Mapping[object, Notice]) -> None:
+    def tell(self, found: abc.Mapping[object, Notice]) -> None:
         """Log the notices from :func:`due` that are new."""
         now = self._clock()
         self._since = {subject: self._since.get(subject, now)
@@ -145,7 +144,7 @@ class Notices:
                 LOG.log(notice.level, notice.sentence)
         self._logged = frozenset(due)
 
-    def count(self, reasons: Mapping[str, Reason]) -> None:
+    def count(self, reasons: abc.Mapping[str, Reason]) -> None:
         """Log how many nodes this host owns and why, if that has changed."""
         counted = ownership.count_reasons(reasons)
         if counted != self._counted:
@@ -162,7 +161,7 @@ class Notices:
 
 
 def notify_takeover(instances: Instances, host: str, source_host: str,
-                    uuids: Iterable[str]) -> None:
+                    uuids: abc.Iterable[str]) -> None:
     """Send the notification of a takeover, once; the source may be ''."""
     # A primitive of oslo.versionedobjects. A new field raises the minor
     # version, a removed or changed one the major.

@@ -7,9 +7,7 @@ services; ``outages`` were noted by the peer poll; ``now`` is in monotonic
 seconds; ``starting`` is :attr:`.peers.View.starting`.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import threading
 
@@ -51,7 +49,7 @@ class HeartbeatLog:
     long.
     """
 
-    def __init__(self, cloud: Cloud, clock: Callable[[], float]) -> None:
+    def __init__(self, cloud: Cloud, clock: abc.Callable[[], float]) -> None:
         self.outages = Outages()
         #: The hosts of the last peer poll.
         self.hosts: tuple[str, ...] = ()
@@ -64,7 +62,7 @@ class HeartbeatLog:
         self.excluded = False
         self._excluded_at = float('-inf')
 
-    def read(self, settings: Settings, hosts: Iterable[str]
+    def read(self, settings: Settings, hosts: abc.Iterable[str]
              ) -> tuple[Services, Outages]:
         """Read the services and note their heartbeats."""
         begun = self._clock()
@@ -96,7 +94,7 @@ class HeartbeatLog:
             self._clock() - heard > periods * settings.heartbeats.period)
 
     def lives(self, host: str,
-              ask: Callable[[str], peers.ComputeService | None] | None
+              ask: abc.Callable[[str], peers.ComputeService | None] | None
               = None) -> bool:
         """Whether a host lives, by ``ask`` or else ``cloud.service``."""
         service = (ask or self._cloud.service)(host)
@@ -134,7 +132,7 @@ class HeartbeatLog:
 
 
 def services(cloud: Cloud, settings: Settings,
-             hosts: Iterable[str] = ()) -> Services:
+             hosts: abc.Iterable[str] = ()) -> Services:
     """Read the services, with one request more for each disabled host."""
     return _with_services_of(
         cloud, tuple(cloud.services()), [settings.host, *hosts])
@@ -153,7 +151,7 @@ def view(known: Services, memory: AuditState, settings: Settings,
 
 
 def eligible(cloud: Cloud, memory: AuditState, settings: Settings,
-             hosts: Set[str], known: Iterable[str], outages: Outages,
+             hosts: abc.Set[str], known: abc.Iterable[str], outages: Outages,
              now: float) -> tuple[peers.View, frozenset[HostKey]]:
     """Read again from which dead hosts instances may be taken over.
 
@@ -167,7 +165,7 @@ def eligible(cloud: Cloud, memory: AuditState, settings: Settings,
 
 
 def read_peers(cloud: Cloud, memory: AuditState, settings: Settings,
-               outages: Outages, hosts: Iterable[str] = (),
+               outages: Outages, hosts: abc.Iterable[str] = (),
                starting: bool = False, zones: bool = True) -> Peers:
     """Read the compute services and make the hash ring of the members."""
     known = outages.judged(
@@ -197,7 +195,7 @@ def _host_aggregates(cloud: Cloud, memory: AuditState
 
 
 def preferences_now(cloud: Cloud, memory: AuditState, settings: Settings,
-                    outages: Outages, hosts: Iterable[str], starting: bool,
+                    outages: Outages, hosts: abc.Iterable[str], starting: bool,
                     like: ring.Preferences | None) -> ring.Preferences:
     """Read the services, make the ring of known zones; ``like`` if equal."""
     known = outages.judged(
@@ -215,14 +213,14 @@ def _zones_of_members(seen: peers.View, known: peers.KnownAggregates
 
 
 def with_hosts(cloud: Cloud, seen_peers: Peers, known: Services,
-               hosts: Iterable[str]) -> Services:
+               hosts: abc.Iterable[str]) -> Services:
     """Add the services of some hosts; each lives as the heartbeats say."""
     return seen_peers.outages.judged(
         _with_services_of(cloud, known, hosts), seen_peers.view.host)
 
 
 def _with_services_of(cloud: Cloud, known: Services,
-                      hosts: Iterable[str]) -> Services:
+                      hosts: abc.Iterable[str]) -> Services:
     """Add services that nova did not list: disabled, or without nodes."""
     keys = {service.key for service in known}
     missing = {host_key(host): host for host in hosts

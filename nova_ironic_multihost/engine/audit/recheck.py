@@ -6,9 +6,7 @@ An audit of many nodes lasts minutes, and nova's tracker moves a record
 regardless of its owner (ResourceTracker._init_compute_node).
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Set
+from collections import abc
 import enum
 import functools
 
@@ -47,7 +45,7 @@ class Recheck:
     """Rechecks the nodes of an audit; takes no more when ``ending``."""
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
-                 ending: Callable[[], bool] = lambda: False) -> None:
+                 ending: abc.Callable[[], bool] = lambda: False) -> None:
         self._auditor = auditor
         self._tracker = tracker
         self._ending = ending
@@ -127,7 +125,7 @@ class Recheck:
             lambda: cloud.instance_states([instance]).get(
                 instance) if instance else None)
 
-    def to_move(self, nodes: Iterable[str], label: str) -> list[Record]:
+    def to_move(self, nodes: abc.Iterable[str], label: str) -> list[Record]:
         """Return the records of dead hosts that can move without an audit.
 
         The partition and the host aggregates must be the same. A node with an
@@ -179,8 +177,8 @@ class Recheck:
             and (audit.view.member(record.owner)
                  or audit.view.gone(record.owner))]
 
-    def _records(self, audit: Audit, nodes: Iterable[str],
-                 reasons: Set[Reason], label: str) -> list[Record]:
+    def _records(self, audit: Audit, nodes: abc.Iterable[str],
+                 reasons: abc.Set[Reason], label: str) -> list[Record]:
         """Read the records of the nodes that nothing but an owner hinders."""
         known, me = audit.host_aggregates, audit.view.host
         wanted = [node for node in nodes if audit.reasons.get(node) in reasons

@@ -6,9 +6,7 @@
 and a signal handler may read in the middle of a write.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Set
+from collections import abc
 import contextlib
 import itertools
 import threading
@@ -27,7 +25,8 @@ from nova_ironic_multihost.rules.ownership import Reason
 class Metrics:
     """The counters and times of this process; clock in monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: abc.Callable[[], float] = time.monotonic
+                ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._requests = itertools.count()
@@ -53,7 +52,7 @@ class Metrics:
             self.totals = self.totals.waited(wait, seconds)
 
     @contextlib.contextmanager
-    def turn(self, work: Work) -> Iterator[None]:
+    def turn(self, work: Work) -> abc.Iterator[None]:
         """Time a run of some work, and note whether it fails."""
         begun = self._clock()
         if work in counters.LASTING:
@@ -71,20 +70,20 @@ class Metrics:
         """Note that some work has made progress."""
         self._note(work, lambda turns: turns.seen(self._clock()))
 
-    def _note(self, work: Work, change: Callable[[RunStats], RunStats]
+    def _note(self, work: Work, change: abc.Callable[[RunStats], RunStats]
              ) -> None:
         with self._lock:
             self.totals = self.totals.with_turns(
                 work, change(self.totals.turns[work]))
 
-    def note_pending(self, kind: Pending, keys: Set[str]) -> None:
+    def note_pending(self, kind: Pending, keys: abc.Set[str]) -> None:
         """Replace the uuids that are pending of one kind."""
         with self._lock:
             self.totals = self.totals.with_pending(
                 kind, keys, self._clock())
 
     @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
+    def asking(self) -> abc.Iterator[None]:
         """Note a request to Ironic, and progress of this thread's work.
 
         nova has one thread for its periodic tasks: while one of them deletes

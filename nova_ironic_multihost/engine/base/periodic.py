@@ -6,8 +6,7 @@ Tasks that may wait for the same services share a thread: one that hangs delays
 only tasks that would hang as well.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections import abc
 import contextlib
 import math
 import threading
@@ -21,10 +20,10 @@ LOG = logging.getLogger(__name__)
 REST = 0.5
 
 #: What a task calls, and what returns its seconds from start to start.
-Schedule = tuple[Callable[[], object], Callable[[], float]]
+Schedule = tuple[abc.Callable[[], object], abc.Callable[[], float]]
 
 
-def start_thread(name: str, target: Callable[..., object], *args: object
+def start_thread(name: str, target: abc.Callable[..., object], *args: object
                  ) -> bool:
     """Call a function in a new thread; return whether there is one."""
     try:
@@ -43,8 +42,8 @@ class PeriodicTask:
     :param seconds: returns the interval; called at the start of each run.
     """
 
-    def __init__(self, name: str, act: Callable[[], object],
-                 seconds: Callable[[], float]) -> None:
+    def __init__(self, name: str, act: abc.Callable[[], object],
+                 seconds: abc.Callable[[], float]) -> None:
         self._name = name
         self._act = act
         self._seconds = seconds
@@ -85,9 +84,9 @@ class PeriodicThread:
     and instances that no thread serves.
     """
 
-    def __init__(self, name: str, tasks: Mapping[str, Schedule],
+    def __init__(self, name: str, tasks: abc.Mapping[str, Schedule],
                  service: threading.Thread | None = None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self.tasks = {task: PeriodicTask(task, *schedule)
                       for task, schedule in tasks.items()}

@@ -8,11 +8,7 @@ Each raises an Exception when its answer, or the result of its write, is
 unknown. A host is a ``str`` as nova spells it, or a :class:`.peers.HostKey`.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
+from collections import abc
 import contextlib
 import datetime
 import typing
@@ -31,7 +27,7 @@ from nova_ironic_multihost.rules.peers import HostKey
 
 #: Return the dead hosts, possibly more than were given, from which instances
 #: may be taken over now. Raises an Exception when that is unknown.
-Eligible = Callable[[Set[str]], Set[HostKey]]
+Eligible = abc.Callable[[abc.Set[str]], abc.Set[HostKey]]
 
 
 class Cloud(typing.Protocol):
@@ -43,24 +39,24 @@ class Cloud(typing.Protocol):
     def service(self, host: str) -> peers.ComputeService | None:
         """Return any compute service, None if nova has none of that name."""
 
-    def instances(self, hosts: Iterable[str]) -> Set[str]:
+    def instances(self, hosts: abc.Iterable[str]) -> abc.Set[str]:
         """Return the uuids of the instances on these hosts."""
 
-    def instance_states(self, instances: Sequence[str]
-                        ) -> Mapping[str, InstanceState]:
+    def instance_states(self, instances: abc.Sequence[str]
+                        ) -> abc.Mapping[str, InstanceState]:
         """Return {uuid: state}; an instance unknown to nova has no entry."""
 
-    def records_of(self, hosts: Iterable[str]) -> list[Record]:
+    def records_of(self, hosts: abc.Iterable[str]) -> list[Record]:
         """Return the records of these hosts."""
 
-    def records(self, nodes: Sequence[str]) -> list[Record]:
+    def records(self, nodes: abc.Sequence[str]) -> list[Record]:
         """Return the records of these nodes."""
 
-    def consumers(self, node: str) -> Set[str] | None:
+    def consumers(self, node: str) -> abc.Set[str] | None:
         """Return the consumers of a node, None if placement did not say."""
 
-    def consumers_of(self, nodes: Sequence[str]
-                     ) -> Mapping[str, Set[str] | None]:
+    def consumers_of(self, nodes: abc.Sequence[str]
+                     ) -> abc.Mapping[str, abc.Set[str] | None]:
         """Return {node: :meth:`consumers`} for each of the nodes."""
 
     def mapped(self, host: str) -> bool | None:
@@ -69,11 +65,11 @@ class Cloud(typing.Protocol):
     def aggregates(self) -> tuple[Aggregate, ...] | None:
         """Return nova's host aggregates, None if they cannot be read."""
 
-    def generations(self) -> Mapping[str, int]:
+    def generations(self) -> abc.Mapping[str, int]:
         """Return {uuid: generation} of all resource providers."""
 
-    def take_over(self, instances: Mapping[str, InstanceState], host: str,
-                  eligible: Eligible) -> Mapping[str, bool | Exception]:
+    def take_over(self, instances: abc.Mapping[str, InstanceState], host: str,
+                  eligible: Eligible) -> abc.Mapping[str, bool | Exception]:
         """Move instances to this host, if they are still as they were read.
 
         :param instances: a few, {uuid: state when it was read}.
@@ -100,7 +96,7 @@ class Pages(typing.Protocol):
     """Ironic's listings; without an answer they raise ListingError."""
 
     def page(self, partition: peers.Partition, after: str | None,
-             limit: int, wanted: Callable[[str, str | None], bool] | None
+             limit: int, wanted: abc.Callable[[str, str | None], bool] | None
              ) -> ListingPage:
         """Return nodes of the partition in the order of their creation.
 
@@ -111,7 +107,7 @@ class Pages(typing.Protocol):
         """
 
     def newest(self, partition: peers.Partition, after: str | None, limit: int,
-               wanted: Callable[[str, str | None], bool] | None
+               wanted: abc.Callable[[str, str | None], bool] | None
                ) -> ListingPage:
         """Return nodes of all partitions, the last updated one first.
 
@@ -158,14 +154,14 @@ class Instance(typing.Protocol):
 class Instances(typing.Protocol):
     """What nova does for the instances of this host."""
 
-    def marked(self, host: HostKey) -> Mapping[str, InstanceState]:
+    def marked(self, host: HostKey) -> abc.Mapping[str, InstanceState]:
         """Return the instances that a host has marked, on any host."""
 
-    def busy(self, host: str) -> Mapping[str, InstanceState]:
+    def busy(self, host: str) -> abc.Mapping[str, InstanceState]:
         """Return unmarked instances in an operation that can be finished."""
 
     def of_host(self, host: str, after: str | None
-                ) -> Mapping[str, InstanceState]:
+                ) -> abc.Mapping[str, InstanceState]:
         """Return a few instances of a host after a uuid; none at the end."""
 
     def spell_host(self, uuid: str) -> None:
@@ -206,14 +202,14 @@ class Instances(typing.Protocol):
 class Builds(typing.Protocol):
     """Builds of servers that no host has claimed yet."""
 
-    def unclaimed(self) -> Set[SentBuild]:
+    def unclaimed(self) -> abc.Set[SentBuild]:
         """Return the builds that are known to have a node and no host."""
 
     def receive(self) -> None:
         """Wait until all requests in the queue of this host have arrived."""
 
     def give_up(self, build: SentBuild, reason: str,
-                absent: Callable[[], bool]) -> bool:
+                absent: abc.Callable[[], bool]) -> bool:
         """Set a build to ERROR with a reason; False if it has begun or moved.
 
         :param absent: called last; True if the build still has not arrived.
@@ -223,7 +219,7 @@ class Builds(typing.Protocol):
 class Evacuations(typing.Protocol):
     """nova's evacuations, which this driver refuses."""
 
-    def found(self) -> Mapping[str, Evacuated]:
+    def found(self) -> abc.Mapping[str, Evacuated]:
         """Return {instance: evacuation} on Ironic nodes, not long refused."""
 
     def refuse(self, uuid: str) -> bool:
@@ -237,11 +233,11 @@ class Operations(typing.Protocol):
     """nova's operations on instances in this process."""
 
     @property
-    def at_work(self) -> Set[str]:
+    def at_work(self) -> abc.Set[str]:
         """Uuids of instances with an operation that runs or waits."""
 
     @property
-    def unfinished(self) -> Set[str]:
+    def unfinished(self) -> abc.Set[str]:
         """Uuids of those that an operation may have left a task state."""
 
     def repeating(self) -> contextlib.AbstractContextManager[None]:
@@ -250,7 +246,7 @@ class Operations(typing.Protocol):
     def silent(self, exc: Exception) -> bool:
         """Whether the error means that a service did not answer."""
 
-    def forget(self, uuids: Set[str]) -> None:
+    def forget(self, uuids: abc.Set[str]) -> None:
         """Remove instances from :attr:`unfinished`."""
 
 
@@ -277,8 +273,9 @@ class Tracker(typing.Protocol):
     def audit(self, node: str) -> None:
         """Audit a node: take its record and update placement."""
 
-    def move(self, nodes: Sequence[str],
-             judge: Callable[[Sequence[str]], Sequence[Record]]) -> Set[str]:
+    def move(self, nodes: abc.Sequence[str],
+             judge: abc.Callable[[abc.Sequence[str]], abc.Sequence[Record]]
+            ) -> abc.Set[str]:
         """Take the records of nodes of dead hosts, without an audit.
 
         :param judge: called right before the write with a few uuids; returns
@@ -286,11 +283,12 @@ class Tracker(typing.Protocol):
         :returns: nodes that this host owns now; of the others that is unknown.
         """
 
-    def pull(self, nodes: Sequence[str],
-             judge: Callable[[list[str]], Iterable[Record]]) -> Set[str]:
+    def pull(self, nodes: abc.Sequence[str],
+             judge: abc.Callable[[list[str]], abc.Iterable[Record]]
+            ) -> abc.Set[str]:
         """Like :meth:`move`, for idle nodes of live hosts."""
 
-    def unchanged(self, nodes: Sequence[str]) -> Set[str]:
+    def unchanged(self, nodes: abc.Sequence[str]) -> abc.Set[str]:
         """Return nodes with a provider that only this host has changed."""
 
 
@@ -304,14 +302,15 @@ class ProviderTraits(typing.NamedTuple):
 class Traits(typing.Protocol):
     """The trait COMPUTE_STATUS_DISABLED on resource providers of nodes."""
 
-    def disabled(self) -> Set[str]:
+    def disabled(self) -> abc.Set[str]:
         """Return the uuids of all nodes that have the trait."""
 
-    def read(self, nodes: Sequence[str]) -> Mapping[str, ProviderTraits]:
+    def read(self, nodes: abc.Sequence[str]
+            ) -> abc.Mapping[str, ProviderTraits]:
         """Return {node: traits}; a node without a provider has no entry."""
 
-    def write(self, found: Mapping[str, ProviderTraits], disabled: bool
-              ) -> Mapping[str, int]:
+    def write(self, found: abc.Mapping[str, ProviderTraits], disabled: bool
+              ) -> abc.Mapping[str, int]:
         """Set the trait if ``disabled``, else remove it.
 
         :returns: {node: new generation}, without changed providers.
@@ -372,7 +371,7 @@ class Queues(typing.Protocol):
 class Copier(typing.Protocol):
     """Sends backups of builds to this host's queue of build backups."""
 
-    def copy(self, arguments: Mapping[str, object]) -> None:
+    def copy(self, arguments: abc.Mapping[str, object]) -> None:
         """Send the backup of a build with these arguments."""
 
 

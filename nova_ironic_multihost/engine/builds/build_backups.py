@@ -8,8 +8,7 @@ build is here. A copy without a build is from an earlier process: its build is
 requested again.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections import abc
 import contextlib
 import threading
 import time
@@ -91,7 +90,7 @@ class RequestSorter:
         preferences = self._auditor.preferences
         if preferences is None:
             return None
-        zones: Mapping[HostKey, str] = peers.host_zones(
+        zones: abc.Mapping[HostKey, str] = peers.host_zones(
             last.host_aggregates.aggregates)
         choice = preferences.host_for(
             node, zones.get(owner) if owner is not None else None)
@@ -107,8 +106,8 @@ class BackupStore:
     """
 
     def __init__(self, host: str, queues: Queues, copier: Copier,
-                 requests: RequestSorter, here: Callable[[str], bool],
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 requests: RequestSorter, here: abc.Callable[[str], bool],
+                 clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._name = host
         self._host = host_key(host)
         self._queues = queues
@@ -120,7 +119,7 @@ class BackupStore:
         #: Build that has ended or was refused here -> when.
         self._over: dict[SentBuild, float] = {}
         #: The copies that are held, replaced whole.
-        self._copies: Mapping[SentBuild, QueuedRequest] = {}
+        self._copies: abc.Mapping[SentBuild, QueuedRequest] = {}
         # Only the timer uses these.
         self._queue: Queue | None = None
         self._taken = self._paused = 0.0
@@ -137,7 +136,7 @@ class BackupStore:
         return self._copies.get(build)
 
     def keep(self, instance: str, node: str | None,
-             arguments: Mapping[str, object]) -> None:
+             arguments: abc.Mapping[str, object]) -> None:
         """Copy a build before it begins if its node is known; never raises."""
         if node is None or not self.readable:
             return

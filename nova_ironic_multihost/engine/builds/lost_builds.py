@@ -7,10 +7,7 @@ for lost (ComputeManager._error_out_instances_whose_build_was_interrupted).
 Here the service calls itself through its queue, after all older requests.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import contextlib
 
 from oslo_log import log as logging
@@ -45,7 +42,7 @@ class InFlightBuilds:
     TURNS = 60
 
     def __init__(self, builds: Builds, auditor: auditors.Auditor,
-                 copied: Callable[[SentBuild], bool],
+                 copied: abc.Callable[[SentBuild], bool],
                  forwarder: QueueForwarder) -> None:
         self._copied = copied
         self._builds = builds
@@ -54,7 +51,7 @@ class InFlightBuilds:
         #: The instance of each build that is here, twice if it came twice.
         self._here: list[str] = []
         #: Build -> turns that did not find it; only the timer uses this.
-        self._missing: Mapping[SentBuild, int] = {}
+        self._missing: abc.Mapping[SentBuild, int] = {}
 
     def begin(self, instance: str) -> None:
         """Note that a build has come; it runs or waits for its turn."""
@@ -96,7 +93,7 @@ class InFlightBuilds:
                 attempt(self._end, build.instance, build, owners[build.node],
                         build.node in mine)
 
-    def _owners(self, nodes: Set[str]) -> dict[str, HostKey]:
+    def _owners(self, nodes: abc.Set[str]) -> dict[str, HostKey]:
         return {record.node: record.owner for record
                 in self._auditor.cloud.records(sorted(nodes))
                 if not record.second} if nodes else {}
@@ -131,7 +128,7 @@ class BuildRetry:
     """
 
     def __init__(self, backups: BackupStore, attempts: Attempts,
-                 here: Callable[[str], bool]) -> None:
+                 here: abc.Callable[[str], bool]) -> None:
         self._backups = backups
         self._attempts = attempts
         self.here = here
@@ -159,7 +156,7 @@ class BuildRetry:
             return Step.FAIL
         return step
 
-    def wait_anew(self, instances: Iterable[str]) -> None:
+    def wait_anew(self, instances: abc.Iterable[str]) -> None:
         """Let the builds of instances wait anew: other hosts had them."""
         for uuid in instances:
             self._looks.pop(uuid, None)

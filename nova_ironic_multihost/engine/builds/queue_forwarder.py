@@ -10,8 +10,7 @@ process ends. :class:`.InFlightBuilds` gives up builds that are in no queue.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Set
+from collections import abc
 import dataclasses
 import threading
 import time
@@ -84,7 +83,7 @@ class QueueForwarder:
 
     def __init__(self, host: str, queues: Queues, auditor: auditors.Auditor,
                  peer_poller: peer_poll.PeerPoller, requests: RequestSorter,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._host = host_key(host)
         self._queues = queues
         self._auditor = auditor
@@ -131,7 +130,7 @@ class QueueForwarder:
             raise failure
 
     @property
-    def searched(self) -> Set[HostKey]:
+    def searched(self) -> abc.Set[HostKey]:
         """The dead hosts with queues that were read to the end.
 
         Queues that this turn has not read yet do not count.

@@ -8,10 +8,7 @@ node that changes in Ironic, or a provider that another client of placement
 changes, reaches placement within seconds, not at nova's next audit.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Set
+from collections import abc
 import contextlib
 import dataclasses
 import itertools
@@ -70,7 +67,7 @@ class DueNodes:
 
     def __init__(self, host: str, auditor: auditors.Auditor,
                  tracker: Tracker,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._auditor = auditor
         self._tracker = tracker
@@ -134,12 +131,12 @@ class DueNodes:
         self._serial = mirror.serial
         return bool(changed)
 
-    def note_pulled(self, nodes: Iterable[str]) -> None:
+    def note_pulled(self, nodes: abc.Iterable[str]) -> None:
         """Note nodes taken a while ago: old owners may have set traits."""
         with self._lock:
             self._recent |= frozenset(nodes)
 
-    def skip_unchanged(self, nodes: Iterable[str]) -> None:
+    def skip_unchanged(self, nodes: abc.Iterable[str]) -> None:
         """Skip audited nodes from peers that only this host changed since."""
         with self._lock:
             asked = sorted(
@@ -148,7 +145,7 @@ class DueNodes:
         with self._lock:
             self._recent -= unchanged
 
-    def defer(self, nodes: Set[str]) -> None:
+    def defer(self, nodes: abc.Set[str]) -> None:
         """Leave nodes that this host has taken to the background, once."""
         with self._lock:
             self._deferred |= nodes
@@ -198,7 +195,7 @@ class DueNodes:
         with self._lock:
             self._changed.update(one.node for one in self._running)
 
-    def note_provider_changes(self, nodes: Set[str]) -> None:
+    def note_provider_changes(self, nodes: abc.Set[str]) -> None:
         """Note that another client of placement changed these providers."""
         if nodes:
             # A peer that joined since the audit may have taken the nodes.
@@ -208,7 +205,7 @@ class DueNodes:
             self._provider_changed |= nodes
 
     @contextlib.contextmanager
-    def auditing(self, node: str) -> Iterator[None]:
+    def auditing(self, node: str) -> abc.Iterator[None]:
         """Note an audit of a node; it succeeds if it calls :meth:`touch`."""
         audit = self._auditor.last
         with self._lock:
@@ -273,7 +270,7 @@ class DueNodes:
                         basis, self._audited.get(node), self._clock(),
                         self._interval))
 
-    def next_of(self, nodes: Iterable[str]) -> list[str]:
+    def next_of(self, nodes: abc.Iterable[str]) -> list[str]:
         """Return those of all nodes that nova audits itself.
 
         At the start of the service up to :data:`FIRST` new nodes, because
@@ -331,7 +328,7 @@ class BackgroundAudit:
     """
 
     def __init__(self, due_nodes: DueNodes, tracker: Tracker,
-                 resting: Callable[[], bool] = lambda: False) -> None:
+                 resting: abc.Callable[[], bool] = lambda: False) -> None:
         self._due_nodes = due_nodes
         self._tracker = tracker
         self._resting = resting
@@ -369,9 +366,9 @@ class ProviderChanges:
     """
 
     def __init__(self, host: str, auditor: auditors.Auditor,
-                 note: Callable[[Set[str]], None],
-                 known: Callable[[Iterable[str]], dict[str, int]],
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 note: abc.Callable[[abc.Set[str]], None],
+                 known: abc.Callable[[abc.Iterable[str]], dict[str, int]],
+                 clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._pause = LISTING * incremental.moment(host)
         self._auditor = auditor
         self._note = note

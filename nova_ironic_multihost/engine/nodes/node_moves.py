@@ -7,8 +7,7 @@ few nodes are taken at once, as in :mod:`.peer_poll`, and audited later in the
 background (:mod:`.due_nodes`). nova's tracker takes the nodes that fail here.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
+from collections import abc
 
 from oslo_log import log as logging
 
@@ -41,7 +40,7 @@ class Rebalancer:
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
                  due_nodes: DueNodes, recheck: Recheck,
-                 free: Callable[[str], bool],
+                 free: abc.Callable[[str], bool],
                  recorder: Metrics | None = None) -> None:
         self._auditor = auditor
         self._tracker = tracker
@@ -64,7 +63,7 @@ class Rebalancer:
         self._due_nodes.defer(pulled.keys())
         self.records = tuple(pulled[node] for node in sorted(pulled))
 
-    def pull(self, nodes: Iterable[str], label: str,
+    def pull(self, nodes: abc.Iterable[str], label: str,
              work: Work = Work.AUDIT) -> dict[str, Record]:
         """Pull nodes; those that fail stay as they are.
 
@@ -103,7 +102,7 @@ class Rebalancer:
 
 
 def adopt(auditor: auditors.Auditor, tracker: Tracker,
-          acquired: Callable[[Audit, list[str]], None], settings: Settings,
+          acquired: abc.Callable[[Audit, list[str]], None], settings: Settings,
           build: str, node: str | None) -> bool:
     """Take the node of a build, if a dead host has it; raises nothing.
 

@@ -7,11 +7,7 @@ The poll runs between nova's audits, for nodes of the hosts that
 or is enabled takes nodes by its own audits.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
+from collections import abc
 import time
 
 from oslo_log import log as logging
@@ -81,7 +77,8 @@ class PeerChanges:
     :ivar eligible: the hosts then with instances that could be taken over.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: abc.Callable[[], float] = time.monotonic
+                ) -> None:
         self.seen: peers.View | None = None
         self._clock = clock
         self._backoffs: dict[HostKey, backoff.Backoff] = {}
@@ -105,10 +102,10 @@ class PeerChanges:
                  if _down_state(view, host) is not None}
         return due(self.seen, view) | again | (eligible - self.eligible)
 
-    def done(self, view: peers.View, audited: Iterable[HostKey] = (),
+    def done(self, view: peers.View, audited: abc.Iterable[HostKey] = (),
              eligible: frozenset[HostKey] = frozenset(),
-             waiting: Iterable[HostKey] = (),
-             hindered: Iterable[HostKey] = ()) -> None:
+             waiting: abc.Iterable[HostKey] = (),
+             hindered: abc.Iterable[HostKey] = ()) -> None:
         """Note the result of a poll; without it the next one does the same.
 
         :param waiting: hosts for the next poll: they have more nodes or
@@ -142,15 +139,16 @@ class PeerPoller:
     """
 
     def __init__(self, auditor: auditors.Auditor, tracker: Tracker,
-                 acquired: Callable[[Audit, list[str]], None],
-                 clock: Callable[[], float] = time.monotonic,
-                 ending: Callable[[], bool] = lambda: False,
-                 to_move: Callable[[Iterable[str]], Sequence[Record]] = (
-                     lambda nodes: ()),
+                 acquired: abc.Callable[[Audit, list[str]], None],
+                 clock: abc.Callable[[], float] = time.monotonic,
+                 ending: abc.Callable[[], bool] = lambda: False,
+                 to_move: abc.Callable[
+                     [abc.Iterable[str]], abc.Sequence[Record]] = (
+                         lambda nodes: ()),
                  recorder: Metrics | None = None,
-                 pull: Callable[[list[str]], Iterable[str]] = (
+                 pull: abc.Callable[[list[str]], abc.Iterable[str]] = (
                      lambda nodes: ()),
-                 note_pulled: Callable[[Iterable[str]], None] = (
+                 note_pulled: abc.Callable[[abc.Iterable[str]], None] = (
                      lambda nodes: None)) -> None:
         self._auditor = auditor
         self._tracker = tracker
@@ -229,7 +227,7 @@ class PeerPoller:
         with self._recorder.turn(Work.SERVICES):
             return self._auditor.read_view(settings, self._known())
 
-    def _known(self) -> Iterable[str]:
+    def _known(self) -> abc.Iterable[str]:
         """Return the hosts of the last poll and audit, as nova spells them."""
         last = self._auditor.last
         return dict.fromkeys(
@@ -237,7 +235,7 @@ class PeerPoller:
 
     def _audit_hosts(self, settings: Settings, view: peers.View,
                      hosts: frozenset[HostKey]
-                     ) -> tuple[Iterable[HostKey], Iterable[HostKey]]:
+                     ) -> tuple[abc.Iterable[HostKey], abc.Iterable[HostKey]]:
         """Audit the nodes of some hosts and take those that are this host's.
 
         :returns: (hosts with nodes that could not be taken, hosts with nodes
@@ -247,7 +245,7 @@ class PeerPoller:
         if not hosts:
             return missed, ()
         #: Node that is not taken yet -> its possible owners.
-        left: dict[str, Set[HostKey]] = {}
+        left: dict[str, abc.Set[HostKey]] = {}
 
         def take_batch(audit: Audit, mine: list[str]) -> None:
             self._acquired(audit, mine)
@@ -259,7 +257,7 @@ class PeerPoller:
             missed.update(self._take(audit, mine[:BATCH]))
 
         def audit_batch(now: peers.View, batch: list[str]
-                        ) -> Mapping[str, Reason]:
+                        ) -> abc.Mapping[str, Reason]:
             return self._auditor.audit_hosts(
                 settings, [now.services[host].host for host in sorted(hosts)
                            if host in now.services and not now.member(host)],
@@ -307,7 +305,8 @@ class PeerPoller:
         return (hosts if ownership.HINDERED & kinds else missed,
                 hosts if waits else ())
 
-    def _log_reasons(self, hosts: str, reasons: Mapping[str, Reason]) -> None:
+    def _log_reasons(self, hosts: str, reasons: abc.Mapping[str, Reason]
+                    ) -> None:
         counted = operator_news.in_words(ownership.count_reasons(reasons))
         if reasons and (hosts, counted) != self._logged:
             LOG.info('Audited the nodes of %(hosts)s, which left: '
@@ -357,7 +356,7 @@ class PeerPoller:
         moved: set[str] = set()
         judged: list[Record] = []
 
-        def judge(batch: Sequence[str]) -> Sequence[Record]:
+        def judge(batch: abc.Sequence[str]) -> abc.Sequence[Record]:
             records = self._to_move(batch)
             judged.extend(records)
             return records
@@ -370,6 +369,6 @@ class PeerPoller:
         return moved
 
 
-def _waiting(reasons: Mapping[str, Reason], why: Reason) -> list[str]:
+def _waiting(reasons: abc.Mapping[str, Reason], why: Reason) -> list[str]:
     """Return the nodes with one reason of :data:`.ownership.WAITING`."""
     return sorted(node for node, reason in reasons.items() if reason is why)

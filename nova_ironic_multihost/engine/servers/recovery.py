@@ -10,10 +10,7 @@ before, and kept here. When the process ends, nova's next start does the rest.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 import functools
 import threading
 import time
@@ -65,11 +62,11 @@ class Recovery:
 
     def __init__(self, host: str, instances: Instances, machines: Machines,
                  operations: Operations, retry: BuildRetry,
-                 clock: Callable[[], float] = time.monotonic,
-                 start: Callable[..., bool] | None = None,
-                 under_way: Callable[[], Set[str]] = frozenset,
+                 clock: abc.Callable[[], float] = time.monotonic,
+                 start: abc.Callable[..., bool] | None = None,
+                 under_way: abc.Callable[[], abc.Set[str]] = frozenset,
                  recorder: Metrics | None = None,
-                 receive: Callable[[], object] = lambda: None) -> None:
+                 receive: abc.Callable[[], object] = lambda: None) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
@@ -101,12 +98,12 @@ class Recovery:
         self._unanswered = False
         # Only the sweep uses these.
         self._sweeps = 0
-        self._astray: Mapping[tuple[str, str], int] = {}
+        self._astray: abc.Mapping[tuple[str, str], int] = {}
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,
             retry.here)
 
-    def add(self, uuids: Iterable[str]) -> None:
+    def add(self, uuids: abc.Iterable[str]) -> None:
         """Have workers finish the operations of instances of this host."""
         for uuid in uuids:
             self._may_have_marks = True
@@ -125,8 +122,8 @@ class Recovery:
         """Note an unanswered request to nova: it may be done or half done."""
         self._unanswered = True
 
-    def took_over(self, instances: Mapping[str, str | None],
-                  at_rest: Set[str] = frozenset()) -> None:
+    def took_over(self, instances: abc.Mapping[str, str | None],
+                  at_rest: abc.Set[str] = frozenset()) -> None:
         """Log and notify a takeover, and finish the instances' operations.
 
         :param instances: uuid -> the host before.
@@ -144,7 +141,8 @@ class Recovery:
             self._start(operator_news.notify_takeover, self._instances,
                         self._name, host, uuids)
 
-    def start(self, init: Callable[[], object], instance: Instance) -> None:
+    def start(self, init: abc.Callable[[], object], instance: Instance
+             ) -> None:
         """Call nova's ``init`` for an instance at the start of the service.
 
         Instead, marked instances, possible evacuations, and the builds and
@@ -225,7 +223,7 @@ class Recovery:
             self.add(self._stuck_instances.once(
                 self._sweeps % FULL_SWEEP == 0))
 
-    def _marked(self, unfinished: bool) -> Mapping[str, InstanceState]:
+    def _marked(self, unfinished: bool) -> abc.Mapping[str, InstanceState]:
         """Read the instances that this host has marked.
 
         Only this host writes its marks. While it can have none, it asks

@@ -11,10 +11,7 @@ state in two sweeps in a row. Then a message of this host to itself must come
 back, so that no older message is in the queue.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Set
+from collections import abc
 
 from oslo_log import log as logging
 
@@ -39,7 +36,7 @@ Key = tuple[str, str | None, str | None]
 UNATTENDED, ON_ITS_WAY = 2, 30
 
 
-def attempt(act: Callable[..., object], uuid: str, *args: object) -> None:
+def attempt(act: abc.Callable[..., object], uuid: str, *args: object) -> None:
     """Do something for one instance; log an error at DEBUG."""
     try:
         act(uuid, *args)
@@ -64,9 +61,9 @@ class StuckInstances:
     """
 
     def __init__(self, host: str, instances: Instances,
-                 operations: Operations, receive: Callable[[], object],
-                 seen_to: Callable[[], Set[str]],
-                 here: Callable[[str], bool]) -> None:
+                 operations: Operations, receive: abc.Callable[[], object],
+                 seen_to: abc.Callable[[], abc.Set[str]],
+                 here: abc.Callable[[str], bool]) -> None:
         self._name = host
         self._host = host_key(host)
         self._instances = instances
@@ -84,7 +81,7 @@ class StuckInstances:
         #: nova has answered in the sweep before.
         self._answered = False
         #: Instances without a thread -> the sweeps that have found them.
-        self._unattended: Mapping[Key, int] = {}
+        self._unattended: abc.Mapping[Key, int] = {}
 
     def suspect(self, uuid: str) -> None:
         """Have a sweep soon check whether a thread works on an instance."""
@@ -126,7 +123,7 @@ class StuckInstances:
                 if state.host != self._name:
                     attempt(self._instances.spell_host, uuid)
 
-    def _read_batches(self) -> Iterator[Mapping[str, InstanceState]]:
+    def _read_batches(self) -> abc.Iterator[abc.Mapping[str, InstanceState]]:
         """Read some instances, the first time all of them."""
         batch = self._instances.of_host(self._name, self._last_uuid)
         if not batch and self._last_uuid is not None:
@@ -234,7 +231,8 @@ class EvacuationRefusals:
     """
 
     def __init__(self, host: str, evacuations: Evacuations,
-                 preferences: Callable[[], ring.Preferences | None]) -> None:
+                 preferences: abc.Callable[[], ring.Preferences | None]
+                ) -> None:
         self._host = host_key(host)
         self._evacuations = evacuations
         self._preferences = preferences

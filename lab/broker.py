@@ -3,7 +3,7 @@
 """A real RabbitMQ, nova that speaks to it, and builds that are sent over it.
 
 What trials of builds have in common, which run in an environment with nova and
-this package: lab/delivery.py, lab/mailbox.py.
+this package: lab/delivery.py, lab/forwarding.py.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.tests.functional import computes
 from nova_ironic_multihost.tests.functional import dead
 from nova_ironic_multihost.tests.functional import hold
-from nova_ironic_multihost.tests.functional import post
+from nova_ironic_multihost.tests.functional import queues
 
 
 class Killed(BaseException):
@@ -28,7 +28,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
 
     def setUp(self):
         self.useFixture(fixtures.MockPatchObject(
-            rpc_queue, 'RpcQueues', lambda virtapi: post.Mailboxes()))
+            rpc_queue, 'RpcQueues', lambda virtapi: queues.FakeQueues()))
         self.networks = 'none'
         super().setUp()
         self.fleet.look('host1', 'host2')
@@ -61,14 +61,14 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.keep('host1')
         self.backups = manager.driver.service.backups
         self.held = held
-        self.assertEqual([], post.copies('host1'))
+        self.assertEqual([], queues.copies('host1'))
 
     def end(self):
         """End host1, over its build."""
         self.held.release()
         self.fleet.kill('host1')
         self.backups._close()
-        self.assertEqual(1, len(post.copies('host1')))
+        self.assertEqual(1, len(queues.copies('host1')))
 
     def restart(self):
         """host1 is killed and started again."""
@@ -84,8 +84,8 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.assertEqual(host, self.host_of(server))
         self.fleet.keep(host)
         for name in 'host1', 'host2':
-            self.assertEqual([], post.copies(name))
-            self.assertEqual([], post.queue(name))
+            self.assertEqual([], queues.copies(name))
+            self.assertEqual([], queues.queue(name))
         node = self.machine_of(server)
         self.assertEqual(server['id'], node.instance_uuid)
         self.assertEqual(
@@ -189,7 +189,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.die_over_a_build('instance_claim')
         for _ in range(3):
             self.fleet.keep('host1')
-        self.assertEqual([], post.queue('host1'))
+        self.assertEqual([], queues.queue('host1'))
         self.end()
         self.fleet.start('host1')
         self.fleet.look('host1')
@@ -198,7 +198,7 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         held.arrived()
         for _ in range(3):
             self.fleet.keep('host1')
-        self.assertEqual([], post.queue('host1'))
+        self.assertEqual([], queues.queue('host1'))
         held.release()
         self.assertBuilt('host1')
 
@@ -209,8 +209,8 @@ class CopiesTestCase(dead.DeadComputeTestCase):
         self.fleet.start('host1')
         self.fleet.look('host1')
         self.fleet.keep('host1')
-        self.assertEqual([], post.copies('host1'))
-        self.assertEqual([], post.queue('host1'))
+        self.assertEqual([], queues.copies('host1'))
+        self.assertEqual([], queues.queue('host1'))
 
     def test_build_that_fails_for_good_is_over(self):
         with mock.patch.object(self.fleet.manager('host1').driver, 'spawn',
@@ -218,5 +218,5 @@ class CopiesTestCase(dead.DeadComputeTestCase):
             self.server = self.request_server('host1')
             self.assertEqual('ERROR', self.wait_for_end(self.server))
         self.fleet.keep('host1')
-        self.assertEqual([], post.copies('host1'))
-        self.assertEqual([], post.queue('host1'))
+        self.assertEqual([], queues.copies('host1'))
+        self.assertEqual([], queues.queue('host1'))

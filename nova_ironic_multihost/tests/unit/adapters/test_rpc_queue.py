@@ -2,7 +2,7 @@
 
 """What oslo.messaging, kombu and amqp have for a queue, and nova's messages.
 
-With a broker: lab/tests/stack/test_mailbox.py.
+With a broker: lab/tests/stack/test_forwarding.py.
 """
 
 import contextlib
@@ -174,7 +174,7 @@ class BrokerTestCase(oslo_base.BaseTestCase):
         return self.rpc_queues.open('dead')
 
 
-class MailboxTestCase(BrokerTestCase):
+class QueuesTestCase(BrokerTestCase):
 
     def test_connection_is_closed_if_it_has_no_channel(self):
         """As with RabbitMQ's channel_max: others would have none, either."""

@@ -157,7 +157,7 @@ class AnyTestCase(base.BaseTestCase):
 
 class ReaderTestCase(base.BaseTestCase):
 
-    def test_one_of_the_members_reads_a_mailbox(self):
+    def test_one_of_the_members_reads_a_queue(self):
         members = {'a': None, 'b': 'z1', 'c': 'z2'}
         readers = {forwarding.reader(ring.Preferences(members, 32), host)
                    for host in map(str, range(50))}
@@ -173,7 +173,7 @@ class ReaderTestCase(base.BaseTestCase):
         for consumers, held in ((0, 0), (0, 3), (3, 3)):
             self.assertFalse(forwarding.host_is_back(consumers, held))
 
-    def test_mailbox_that_was_read_to_its_end_is_read_again_at_once(self):
+    def test_queue_that_was_read_to_its_end_is_read_again_at_once(self):
         self.assertEqual(0, forwarding.pause([]))
 
     @hypothesis.given(strategies.integers(0, 40))

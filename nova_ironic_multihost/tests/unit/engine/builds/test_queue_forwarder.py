@@ -156,7 +156,7 @@ class PostmanTestCase(post.PostTestCase):
         self.turn(self.reader)
         self.assertEqual(0, len(self.bus.queues['a']))
 
-    def test_mailbox_of_another_partition_is_left_to_its_peers(self):
+    def test_queue_of_another_partition_is_left_to_its_peers(self):
         self.options['partition'] = peers.Partition(
             shard='x', peer_list=('b', 'c'))
         self.send(NODES[0])
@@ -165,7 +165,7 @@ class PostmanTestCase(post.PostTestCase):
         self.turn()
         self.assertEqual([], self.bus.opened)
 
-    def test_mailbox_of_who_lives_or_may_is_not_read(self):
+    def test_queue_of_a_live_host_is_not_read(self):
         self.send(NODES[0])
         self.turn()
         self.cloud.set('a', up=False)
@@ -346,7 +346,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertCountEqual(
             requests, self.bus.queues['b'] + self.bus.queues['c'])
 
-    def test_mailbox_that_fails_holds_up_no_other(self):
+    def test_queue_that_fails_holds_up_no_other(self):
         self.cloud.set('d')
         self.cloud.set('e')
         self.look('b', 'c')
@@ -370,7 +370,7 @@ class PostmanTestCase(post.PostTestCase):
                     continue
         self.assertEqual([], self.bus.queues['a'])
 
-    def test_host_without_a_mailbox(self):
+    def test_host_without_a_queue(self):
         self.bus.missing = {'a'}
         self.fence()
         self.turn()
@@ -384,7 +384,7 @@ class PostmanTestCase(post.PostTestCase):
         self.assertEqual([], self.bus.queues['a'])
         self.assertEqual(['a'], self.bus.opened)
 
-    def test_host_without_a_mailbox_while_the_bus_misses_heartbeats_soon(self):
+    def test_host_without_a_queue_while_the_bus_misses_heartbeats_soon(self):
         self.bus.heartbeat = 10
         self.bus.missing = {'a', 'a copies'}
         self.fence()

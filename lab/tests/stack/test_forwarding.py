@@ -2,7 +2,7 @@
 
 """Builds in the queue of a dead host, with the lab's RabbitMQ.
 
-See lab/mailbox.py, whose queues are its own.
+See lab/forwarding.py, whose queues are its own.
 """
 
 import json
@@ -13,11 +13,11 @@ from lab.tests.stack import broker
 BUILDS = 200
 
 
-class MailboxTestCase(broker.BrokerTestCase):
+class ForwardingTestCase(broker.BrokerTestCase):
 
     def trial(self, *arguments):
         done = self.run_trial(
-            'lab.mailbox', '--builds', str(BUILDS), *arguments)
+            'lab.forwarding', '--builds', str(BUILDS), *arguments)
         self.assertEqual(0, done.returncode,
                          done.stdout + done.stderr[-10000:])
         figures = json.loads(done.stdout.splitlines()[-1])

@@ -2,12 +2,12 @@
 
 """Builds in the queue of a dead host, with a real RabbitMQ and real deaths.
 
-``python -m lab.mailbox --url rabbit://...``, in an environment with nova and
+``python -m lab.forwarding --url rabbit://...``, in an environment with nova and
 this package. Builds are sent to a host that is killed and started again and
-again, and so is the reader of its mailbox, while two other hosts live.
+again, and so is the reader of its queue, while two other hosts live.
 
 The hosts are RPC servers of nova's: they are sent all that waits at once. What
-the dead one had taken is lost with it, mailbox or not, so it writes down what
+the dead one had taken is lost with it, queue or not, so it writes down what
 it takes, before it acknowledges; nothing else may be missing in the end. It
 hangs after so many, until it is killed: however slow the machine is, most
 builds are left for the reader, among them such as were on their way to it.
@@ -74,7 +74,7 @@ def serve(hosts, notes, ready, most=None):
 
 
 def read():
-    """Be the reader of the dead host's mailbox, until killed."""
+    """Be the reader of the dead host's queue, until killed."""
     from nova_ironic_multihost.adapters import rpc_queue
     from nova_ironic_multihost.engine.builds import build_backups
     from nova_ironic_multihost.engine.builds import queue_forwarder

@@ -29,21 +29,21 @@ def copies(host):
     return queue(host, rpc_queue.COPIES)
 
 
-class Mailboxes:
+class FakeQueues:
     """The port :class:`.engine.base.ports.Queues`."""
 
     readable = True
 
     def open(self, host):
         """Open the queue of a host that does not run."""
-        return Mailbox(host, queue)
+        return FakeQueue(host, queue)
 
     def open_copies(self, host):
         """Open where the copies of its builds are."""
-        return Mailbox(host, copies)
+        return FakeQueue(host, copies)
 
 
-class Mailbox:
+class FakeQueue:
     """The port :class:`.engine.base.ports.Queue`."""
 
     def __init__(self, host, its):

@@ -2,9 +2,9 @@
 
 """Builds in the queue of a dead host, with a real RabbitMQ and real deaths.
 
-``python -m lab.forwarding --url rabbit://...``, in an environment with nova and
-this package. Builds are sent to a host that is killed and started again and
-again, and so is the reader of its queue, while two other hosts live.
+``python -m lab.forwarding --url rabbit://...``, in an environment with nova
+and this package. Builds are sent to a host that is killed and started again
+and again, and so is the reader of its queue, while two other hosts live.
 
 The hosts are RPC servers of nova's: they are sent all that waits at once. What
 the dead one had taken is lost with it, queue or not, so it writes down what

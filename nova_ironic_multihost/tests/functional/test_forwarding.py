@@ -49,7 +49,7 @@ class ForwardingTestCase(base.MultiHostTestCase):
         self.delete(server)
 
     def test_build_that_has_come_twice_is_carried_out_once(self):
-        queues.queue('host1').append(post.queue('host1')[0])
+        queues.queue('host1').append(queues.queue('host1')[0])
         self.driver.service.forwarder.once()
         server = self.wait_for_status(self.server, 'ACTIVE')
         self.driver.service.forwarder.once()

@@ -2,12 +2,9 @@
 
 """What an audit reads and writes in nova and placement; the service row.
 
-A takeover writes twice: the first write sets the first mark
-(:mod:`.rules.takeover`) if vm_state and task_state have not changed
-(nova.db.main.api:_instance_update). The second sets the host, and the second
-mark if work is left, if the first mark is still there. The instance is read in
-between, as the database compares no host: another host may have taken it over
-and restored both states.
+A takeover writes twice (:mod:`.rules.takeover`). The instance is read in
+between, as the database compares no host (nova.db.main.api:_instance_update):
+another host may have taken it over and restored both states.
 
 A write takes nova's conductor 20 ms, and a thousand instances must move within
 a minute: hence batches, parallel writes, and no related objects.
@@ -21,7 +18,6 @@ import random
 from nova import exception
 from nova import objects
 from oslo_log import log as logging
-import oslo_messaging as messaging
 
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
@@ -246,67 +242,78 @@ def take_over(instances: abc.Mapping[str, InstanceState], host: str,
     :returns: uuid -> whether it was moved; an Exception if unknown. The host
         in the mark then goes on with it or undoes it
         (engine/servers/recovery.py).
-    :raises Exception: the outcome is unknown for all of them.
+    :raises Exception: no instance was moved; some may carry a mark.
     """
-    transfers = {uuid: _Transfer(uuid, state, host, attempts[uuid])
-                 for uuid, state in instances.items()}
+    first_marks = {uuid: takeover.taking(
+        state.task_state, host_key(host), attempts[uuid])
+        for uuid, state in instances.items()}
 
-    def run_step(
-            step: abc.Callable[[_Transfer, objects.Instance], None],
-            exclude: abc.Callable[
-                [abc.Iterable[objects.Instance]], abc.Set[str]] = (
-                    lambda rows: frozenset())) -> None:
-        pending = [uuid for uuid, transfer in transfers.items()
-                   if transfer.outcome is None]
-        if not pending:
-            return
-        rows = _read(pending)
-        excluded = exclude(rows.values())
-        for uuid in pending:
-            # It is deleted, or a migration of it is in progress.
-            if uuid not in rows or uuid in excluded:
-                transfers[uuid].outcome = False
-        unanswered: list[str] = []
+    def mark(row: objects.Instance) -> bool:
+        """Write the first mark if the instance has not changed."""
+        state = instances[row.uuid]
+        seen = (state.host, state.node, state.vm_state, state.task_state)
+        if seen != (row.host, row.node, row.vm_state, row.task_state) or (
+                # A second evacuation: nova is about to create its migration.
+                state.task_state == evacuation.TASK
+                and _in_progress({'instance_uuid': row.uuid})):
+            return False
+        row.task_state = first_marks[row.uuid]
+        row.save(expected_vm_state=[state.vm_state],
+                 expected_task_state=[state.task_state])
+        return True
 
-        def attempt(uuid: str) -> None:
-            if len(unanswered) < MAX_UNANSWERED or step is _Transfer.check:
-                answered = transfers[uuid].attempt(step, rows[uuid])
-                unanswered.extend([] if answered else [uuid])
+    def move(row: objects.Instance) -> bool:
+        """Write the host if the mark is still there and the old host dead."""
+        state, first_mark = instances[row.uuid], first_marks[row.uuid]
+        if row.task_state != first_mark:
+            # An earlier write may have come late.
+            return row.host == host
+        moves = row.host == state.host and (
+            state.host is None or state.host_key in dead)
+        if moves:
+            row.host = host
+            row.task_state = takeover.resting_or_taken(
+                row.vm_state, state.task_state, host_key(host))
+        else:
+            row.task_state = state.task_state
+        row.save(expected_task_state=[first_mark])
+        return moves
 
-        for _ in pool.map(attempt, rows.keys() - excluded):
-            pass
+    rows = _read([*instances])
+    migrating = _migrating(rows.values())
+    outcomes = _write(mark, [
+        row for uuid, row in rows.items() if uuid not in migrating])
+    marked = [uuid for uuid, outcome in outcomes.items() if outcome is True]
+    if marked:
+        dead = eligible({
+            old for uuid in marked if (old := instances[uuid].host)})
+        outcomes |= {uuid: False for uuid in marked} | _write(
+            move, _read(marked).values())
+    return {uuid: outcomes.get(uuid, False) for uuid in instances}
 
-    def run_late_step(step: abc.Callable[[_Transfer, objects.Instance], None],
-                      prepare: abc.Callable[[], None] = lambda: None) -> None:
+
+def _write(act: abc.Callable[[objects.Instance], bool],
+           rows: abc.Collection[objects.Instance]) -> dict[str, Outcome]:
+    """Write instances, some at a time; return uuid -> result or error."""
+    unanswered: list[str] = []
+
+    def attempt(row: objects.Instance) -> Outcome:
+        if len(unanswered) >= MAX_UNANSWERED:
+            return False
         try:
-            prepare()
-            run_step(step)
+            return act(row)
+        except (exception.NotFound, exception.UnexpectedTaskStateError,
+                exception.InstanceUpdateConflict) as exc:
+            LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
+                'instance': row.uuid, 'exc': exc})
+            return False
         except Exception as exc:  # noqa: BLE001
-            # The outcome of the other instances is known.
-            for transfer in transfers.values():
-                if transfer.outcome is None:
-                    transfer.outcome = exc
+            unanswered.append(row.uuid)
+            return exc
 
     with futures.ThreadPoolExecutor(WRITES_AT_ONCE) as pool:
-        run_step(_Transfer.mark, _migrating)
-        run_late_step(
-            _Transfer.move, lambda: _note_live_hosts(transfers, eligible))
-        run_late_step(_Transfer.check)
-    return {uuid: transfer.outcome or False
-            for uuid, transfer in transfers.items()}
-
-
-def _note_live_hosts(
-    transfers: abc.Mapping[str, '_Transfer'], eligible: Eligible
-) -> None:
-    """Note on the transfers which old hosts are not dead any more."""
-    old_hosts = {
-        transfer: transfer.old_host for transfer in transfers.values()
-        if transfer.outcome is None and transfer.old_host is not None}
-    dead = (eligible(frozenset(old_hosts.values())) if old_hosts
-            else frozenset())
-    for transfer, host in old_hosts.items():
-        transfer.old_host_is_live = host_key(host) not in dead
+        return dict(zip((row.uuid for row in rows), pool.map(attempt, rows),
+                        strict=True))
 
 
 def _read(uuids: list[str]) -> dict[str, objects.Instance]:
@@ -339,82 +346,3 @@ def _in_progress(filters: abc.Mapping[str, object]) -> frozenset[str]:
         in objects.MigrationList.get_by_filters(
             names.admin_context(), filters)
         if migration.status not in FINISHED)
-
-
-class _Transfer:
-    """The takeover of one instance, used by one thread at a time."""
-
-    def __init__(self, uuid: str, state: InstanceState, host: str,
-                 attempt: int) -> None:
-        self.outcome: Outcome | None = None  # None: in progress
-        self.old_host = state.host
-        self.old_host_is_live = False
-        self._uuid = uuid
-        self._state = state
-        self._host = host
-        self._first_mark = takeover.taking(
-            state.task_state, host_key(host), attempt)
-        # The timeout of a write that may have been carried out.
-        self._timeout: Exception | None = None
-
-    def attempt(self,
-                step: abc.Callable[['_Transfer', objects.Instance], None],
-                row: objects.Instance) -> bool:
-        """Call a step and keep its error; return whether nova answered."""
-        earlier = self._timeout
-        try:
-            step(self, row)
-        except (exception.NotFound, exception.UnexpectedTaskStateError,
-                exception.InstanceUpdateConflict) as exc:
-            LOG.debug('Instance %(instance)s is not taken over: %(exc)s', {
-                'instance': self._uuid, 'exc': exc})
-            # check() decides: a late write may have done it.
-            self.outcome = None if step is _Transfer.move else False
-        except Exception as exc:  # noqa: BLE001
-            self.outcome = exc
-            return False
-        return self._timeout is None or self._timeout is earlier
-
-    def mark(self, row: objects.Instance) -> None:
-        """Write the first mark if the instance has not changed."""
-        state = self._state
-        seen = (state.host, state.node, state.vm_state, state.task_state)
-        if seen != (row.host, row.node, row.vm_state, row.task_state) or (
-                # A second evacuation: nova is about to create its migration.
-                state.task_state == evacuation.TASK
-                and _in_progress({'instance_uuid': self._uuid})):
-            self.outcome = False
-            return
-        row.task_state = self._first_mark
-        self._save(row, expected_vm_state=[state.vm_state],
-                   expected_task_state=[state.task_state])
-
-    def move(self, row: objects.Instance) -> None:
-        """Write the host if the mark is still there and the old host dead."""
-        if row.task_state != self._first_mark:
-            self.check(row)
-        elif row.host != self._state.host or self.old_host_is_live:
-            row.task_state = self._state.task_state
-            row.save(expected_task_state=[self._first_mark])
-            self.outcome = False
-        else:
-            row.host = self._host
-            row.task_state = takeover.resting_or_taken(
-                row.vm_state, self._state.task_state, host_key(self._host))
-            self._timeout = None
-            self._save(row, expected_task_state=[self._first_mark])
-            if self._timeout is None:
-                self.outcome = True
-
-    def check(self, row: objects.Instance) -> None:
-        """Set the outcome by the instance as it is now."""
-        # A late write counts; the user may have begun something since.
-        done = row.host == self._host and row.task_state != self._first_mark
-        # Unknown after a timeout: many instances wait, so there is no retry.
-        self.outcome = done or self._timeout or False
-
-    def _save(self, row, **expected):
-        try:
-            row.save(**expected)
-        except messaging.MessagingTimeout as exc:
-            self._timeout = exc

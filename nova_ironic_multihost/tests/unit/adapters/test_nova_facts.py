@@ -338,57 +338,17 @@ class TransferTestCase(base.DatabaseTestCase):
     def test_not_while_nova_is_about_to_begin_one(self):
         self.row.task_state = 'rebuilding'
         self.row.save()
-        mark = nova_facts._Transfer.mark
+        migrating = nova_facts._migrating
 
-        def late(transfer, row):
+        def too_early(rows):
+            found = migrating(rows)
             self.evacuate(self.uuid, 'dead', 'accepted')
-            mark(transfer, row)
+            return found
 
         # The task state was there when all were asked for.
-        with mock.patch.object(nova_facts._Transfer, 'mark', late):
+        with mock.patch.object(nova_facts, '_migrating', too_early):
             self.assertFalse(self.take_over(
                 self.seen(task_state='rebuilding')))
-
-    def test_marks_that_were_lost_keep_no_others_from_being_moved(self):
-        wanted = self.some(6)
-        first, *others, last = wanted
-        save = objects.Instance.save
-
-        def lose(row, **how):
-            if row.uuid in (first, last) and 'expected_vm_state' in how:
-                raise messaging.MessagingTimeout
-            save(row, **how)
-
-        with mock.patch.object(objects.Instance, 'save', lose), \
-                mock.patch.object(nova_facts, 'MAX_UNANSWERED', 2), \
-                self.in_order([*others, first, last], [first, last, *others]):
-            found = nova_facts.take_over(
-                wanted, 'mine', all_dead, ATTEMPTS)
-        self.assertEqual(dict.fromkeys(others, True), {
-            uuid: found[uuid] for uuid in others})
-
-    @contextlib.contextmanager
-    def in_order(self, *orders):
-        """Have each phase come to instances in an order."""
-        read, left = nova_facts._read, list(orders)
-
-        class Rows(dict):
-
-            def keys(self):
-                return Keys(self.order)
-
-        class Keys(list):
-
-            def __sub__(self, others):
-                return [uuid for uuid in self if uuid not in others]
-
-        def reading(uuids):
-            rows = Rows(read(uuids))
-            rows.order = left.pop(0) if left else list(rows)
-            return rows
-
-        with mock.patch.object(nova_facts, '_read', reading):
-            yield
 
     def test_migrations_are_asked_for_together(self):
         wanted = self.some()
@@ -420,31 +380,28 @@ class TransferTestCase(base.DatabaseTestCase):
         self.row.destroy()
         self.assertFalse(self.take_over())
 
-    def saving(self, *done):
-        """Let writes have no answer, those that are True after they are."""
+    def losing(self, written, done):
+        """Lose the answer to the writes of a host, whether they are done."""
         save = objects.Instance.save
-        done = list(done)
 
         def lose(row, **how):
-            if not done or done.pop(0):
+            if done or row.host != written:
                 save(row, **how)
-            raise messaging.MessagingTimeout
+            if row.host == written:
+                raise messaging.MessagingTimeout
 
         return mock.patch.object(objects.Instance, 'save', lose)
 
-    def test_an_answer_that_is_lost_is_asked_for(self):
-        with self.saving():
-            self.assertTrue(self.take_over())
-        self.assertEqual('mine', self.now()[0])
-
-    def test_a_write_that_is_lost_is_noticed(self):
+    def test_a_write_without_an_answer_is_unknown(self):
+        """The sweep undoes a mark; the next audit finds a new host."""
         mark = takeover.taking(None, 'mine')
-        for done, task_state in (((False,), None), ((True, False), mark)):
-            with self.saving(*done):
-                # Whoever takes over many counts that.
+        for written, done, host, task_state in (
+                ('dead', False, 'dead', None), ('dead', True, 'dead', mark),
+                ('mine', False, 'dead', mark), ('mine', True, 'mine', None)):
+            self.write('dead', None)
+            with self.losing(written, done):
                 self.assertRaises(messaging.MessagingTimeout, self.take_over)
-            # The sweep undoes what was done.
-            self.assertEqual(('dead', 'active', task_state), self.now())
+            self.assertEqual((host, 'active', task_state), self.now())
 
     def test_what_was_begun_before_is_ended(self):
         mark = takeover.taking('deleting', 'mine')
@@ -553,63 +510,6 @@ class TransferTestCase(base.DatabaseTestCase):
         self.assertEqual(
             {}, nova_facts.take_over(
                 {}, 'mine', all_dead, ATTEMPTS))
-
-    def lose(self, uuid, act=lambda: None):
-        """Lose the answer to the second write of one, which is done."""
-        save = objects.Instance.save
-
-        def save_and_lose(row, **how):
-            save(row, **how)
-            if (row.uuid, row.host) == (uuid, 'mine'):
-                with mock.patch.object(objects.Instance, 'save', save):
-                    act()
-                raise messaging.MessagingTimeout
-
-        return mock.patch.object(objects.Instance, 'save', save_and_lose)
-
-    def test_those_that_are_known_to_be_moved_when_nobody_answers(self):
-        wanted = self.some()
-        odd, *others = wanted
-        read, made = nova_facts._read, []
-
-        def fail_the_third_time(uuids):
-            made.append(uuids)
-            if len(made) == 3:
-                raise messaging.MessagingTimeout
-            return read(uuids)
-
-        with self.lose(odd), mock.patch.object(
-                nova_facts, '_read', fail_the_third_time):
-            found = nova_facts.take_over(
-                wanted, 'mine', all_dead, ATTEMPTS)
-        self.assertIsInstance(found.pop(odd), messaging.MessagingTimeout)
-        self.assertEqual(dict.fromkeys(others, True), found)
-
-    def test_an_earlier_write_that_is_done_right_before_the_second_one(self):
-        wanted = self.some(1)
-        uuid, = wanted
-
-        def move(rows):
-            row = objects.Instance.get_by_uuid(self.context, uuid)
-            row.host, row.task_state = 'mine', None
-            row.save()
-
-        with self.after_reading(2, move):
-            self.assertEqual({uuid: True}, nova_facts.take_over(
-                wanted, 'mine', all_dead, ATTEMPTS))
-
-    def test_one_that_is_used_at_once_is_moved(self):
-        wanted = self.some(1)
-        uuid, = wanted
-
-        def use():
-            row = objects.Instance.get_by_uuid(self.context, uuid)
-            row.task_state = 'powering-off'
-            row.save(expected_task_state=[None])
-
-        with self.lose(uuid, use):
-            self.assertEqual({uuid: True}, nova_facts.take_over(
-                wanted, 'mine', all_dead, ATTEMPTS))
 
     def test_what_happens_to_one_happens_to_no_other(self):
         wanted = self.some()

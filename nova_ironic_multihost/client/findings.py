@@ -306,13 +306,9 @@ def wait(read: abc.Callable[[], cloud_state.CloudState], seconds: float,
     :returns: the last state and its inconsistencies
     :raises Unanswered: the cloud does not answer when the time is over
     """
-    passing = cloud_state.Unanswered
-    for _, seen in services.looks(read, seconds, passing=(passing,), **times):
-        if isinstance(seen, passing):
-            continue
+    for _, seen in services.looks(
+            read, seconds, passing=(cloud_state.Unanswered,), **times):
         found = inconsistencies(seen, seen.at, hosts)
         if not (found or busy(seen)):
             break
-    if isinstance(seen, passing):
-        raise seen
     return seen, found

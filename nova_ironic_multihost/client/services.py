@@ -136,30 +136,41 @@ def looks(read: abc.Callable[[], _Seen], seconds: float,
           clock: abc.Callable[[], float] = time.monotonic,
           sleep: abc.Callable[[float], object] = time.sleep,
           least: int = 1, passing: tuple[type[Exception], ...] = (),
-          ) -> abc.Iterator[tuple[float, typing.Any]]:
+          tell: abc.Callable[[Exception], object] = lambda error: None,
+          ) -> abc.Iterator[tuple[float, _Seen]]:
     """Yield (seconds since the beginning, result of a read) repeatedly.
 
     :param read: reads once
     :param seconds: at most; 0 reads once
     :param least: the least number of reads, even if the time is over
-    :param passing: transient errors, yielded in place of the result
+    :param passing: transient errors, after which it reads again
+    :param tell: called with such an error, unless its text is that of the
+        error before
+    :raises Exception: that of the last read
     """
     began = clock()
+    told = ''
     while True:
         read_began = clock()
-        seen: _Seen | Exception
+        failure = None
         try:
             seen = read()
         except passing as error:
-            seen = error
+            failure = error
         now = clock()
-        yield now - began, seen
+        if not failure:
+            yield now - began, seen
         least -= 1
         # Half of the time at most is spent on requests.
         pause = max(PAUSE, now - read_began)
         left = began + seconds - clock()
         if left <= 0 and least <= 0:
+            if failure:
+                raise failure
             return
+        if failure and told != str(failure):
+            told = str(failure)
+            tell(failure)
         sleep(min(left, pause) if left > 0 else PAUSE)
 
 
@@ -169,18 +180,6 @@ def patiently(act: abc.Callable[[], _Seen], seconds: float,
               ) -> _Seen:
     """Call ``act`` until it succeeds or the time is over; return its result.
 
-    :param seconds: at most; 0 tries once
-    :param passing: transient errors; any other error ends the retries
-    :param tell: called with an error before a retry, unless its text is that
-        of the error before
-    :raises Exception: the last error
+    The parameters are those of :func:`looks`.
     """
-    told = ''
-    for _, found in looks(act, seconds, passing=passing):
-        if not isinstance(found, passing):
-            return typing.cast(_Seen, found)
-        failure = found
-        if seconds and told != str(failure):
-            told = str(failure)
-            tell(failure)
-    raise failure
+    return next(looks(act, seconds, passing=passing, tell=tell))[1]

@@ -132,57 +132,27 @@ class ActingCommand(CloudCommand, command.Command):
         known = self.cloud.computes(host)
         return known, services.named(known, host)
 
-    @staticmethod
-    def named(known, host):
-        """Return the compute service of a host.
-
-        :raises Refused: when there is none: no later read finds it
-        """
-        try:
-            return services.named(known, host)
-        except cloud_state.CloudError as error:
-            raise Refused(error) from error
-
     def say(self, *lines):
         """Print lines, and flush them."""
         for line in lines:
             print(line, file=self.app.stdout, flush=True)
 
-    def watch(self, read, limit, state, least=1):
-        """Yield (seconds since the beginning, result of a read) repeatedly.
+    def looks(self, read, limit, least=1):
+        """Read repeatedly, as :func:`.services.looks`; print outages."""
+        return services.looks(read, limit, least=least, tell=self.tell,
+                              passing=(cloud_state.Unanswered,))
 
-        A read that fails is repeated.
-
-        :param limit: seconds
-        :param state: sentence with the result so far, for the error
-        :param least: the least number of reads, even if the time is over
-        :raises CloudError: when the last read fails, with ``state``
-        """
-        failed = None
-        for after, seen in services.looks(
-                read, limit, least=least, passing=(cloud_state.CloudError,)):
-            before = failed
-            failed = isinstance(seen, cloud_state.CloudError) and seen
-            if not failed:
-                yield after, seen
-            elif not before:
-                self.say(f'after {after:.0f} s: {seen}')
-        if failed:
-            raise cloud_state.CloudError(f'{state} {failed}')
-
-    def follow(self, read, limit, state, words, hidden, done):
+    def follow(self, read, limit, words, hidden, done):
         """Print what a compute service has left; return the exit status.
 
         :param read: returns a HostForecast
         :param limit: seconds
-        :param state: sentence with the result so far, for an error
         :param words: returns the numbers of a HostForecast in words
         :param hidden: why something may wait, as far as no API shows it
         :param done: sentence for the end
         """
         before = None
-        for after, found in self.watch(
-                read, limit, f'{state}; what it has left is not known.'):
+        for after, found in self.looks(read, limit):
             if before is None or words(found) != words(before):
                 self.say(f'after {after:.0f} s: {words(found)} left')
             if before is None:

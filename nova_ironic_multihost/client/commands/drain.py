@@ -153,7 +153,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
     def _watch(self, host, limit, options):
         def read():
             seen = self.cloud.read(zones=True)
-            service = self.named(seen.services, host)
+            service = services.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(
                     f'{host} is {service.words}: it was enabled, '
@@ -161,8 +161,8 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             return forecast.of_host(seen, host, options, drained=True)
 
         return self.follow(
-            read, limit, f'{host} is disabled', lambda found: found.free,
-            HIDDEN_CAUSES, f'{host} is empty of free nodes')
+            read, limit, lambda found: found.free, HIDDEN_CAUSES,
+            f'{host} is empty of free nodes')
 
 
 class Undrain(base.ActingCommand):

@@ -130,12 +130,12 @@ else.
         def read():
             seen = self.cloud.read(zones=True)
             migrating = self.cloud.migrations(host=host).values()
-            self._expect_dead(self.named(seen.services, host), reads)
+            self._expect_dead(services.named(seen.services, host), reads)
             return forecast.of_host(seen, host, options, migrating)
 
         return self.follow(
-            read, limit, f'{host} is fenced', lambda found: found.all,
-            HIDDEN_CAUSES, f'{host} has nothing left: others have it all')
+            read, limit, lambda found: found.all, HIDDEN_CAUSES,
+            f'{host} has nothing left: others have it all')
 
     def _expect_dead(self, service, reads):
         """Refuse a service that is alive, or not forced down any more.
@@ -207,9 +207,8 @@ what to do).
 
     def _wait_until_alive(self, service, limit):
         """Wait for heartbeats; return the compute service as read last."""
-        looks = (known for _, known in self.watch(
-            lambda: self.cloud.computes(service.host), limit,
-            f'{service.host} stays fenced.', least=fencing.LOOKS))
+        looks = (known for _, known in self.looks(
+            lambda: self.cloud.computes(service.host), limit, fencing.LOOKS))
         for now in fencing.returned(looks, [service.host]):
             return now
         raise base.Refused(

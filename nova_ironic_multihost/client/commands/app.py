@@ -11,6 +11,7 @@ from cliff import commandmanager
 
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client.commands import base
+from nova_ironic_multihost import conf
 
 #: The group of the commands' entry points.
 NAMESPACE = 'nova_ironic_multihost.commands'
@@ -36,11 +37,20 @@ class Shell(app.App):
             deferred_help=True)
 
     def build_option_parser(self, description, version, argparse_kwargs=None):
-        """Add the options for the credentials."""
+        """Add the options about the cloud: credentials and settings."""
         parser = super().build_option_parser(
             description, version, argparse_kwargs)
         parser.prog = self.NAME
         arguments.add_clouds(parser)
+        parser.add_argument(
+            '--ring-partitions', type=int, metavar='NUMBER',
+            default={one.dest: one for one in conf.OPTS}[
+                'ring_partitions'].default,
+            help='[ironic_multihost]ring_partitions of the compute services, '
+            'which no API shows (default: %(default)s)')
+        parser.add_argument(
+            '--move-across-zones', action='store_true',
+            help='they have [ironic_multihost]move_across_zones = true')
         return parser
 
     def initialize_app(self, argv):

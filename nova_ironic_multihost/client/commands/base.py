@@ -15,7 +15,6 @@ from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import ownership_report
 from nova_ironic_multihost.client import services
-from nova_ironic_multihost import conf
 
 PROGRAM = 'nova-ironic-multihost'
 
@@ -48,23 +47,33 @@ class CloudCommand:
         return cloud_client.connect(
             options.os_cloud, options.os_baremetal_cloud)
 
-    def report(self, args, heartbeats=False):
+    @property
+    def settings(self):
+        """The SharedSettings for the options."""
+        options = self.app.options
+        return ownership_report.SharedSettings(
+            options.ring_partitions, options.move_across_zones)
+
+    def report(self, heartbeats=False):
         """Read the cloud and return its OwnershipReport.
 
-        :param args: with the options of :func:`add_shared`
         :param heartbeats: also find the hosts that are fenced and alive
         :raises CloudError: when a service does not answer
         """
         seen = self.cloud.read(zones=True)
         if heartbeats:
             seen = services.with_heartbeats(self.cloud, seen)
-        return ownership_report.OwnershipReport(seen, shared_settings(args))
+        return ownership_report.OwnershipReport(seen, self.settings)
 
     def get_parser(self, prog_name):
         """Return cliff's parser, set to keep the lines of the help."""
         parser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        self.add_options(parser)
         return parser
+
+    def add_options(self, parser):
+        """Add the options of the command."""
 
     def produce_output(self, parsed_args, column_names, data):
         """Print the output of a command: a row, or rows."""
@@ -118,14 +127,12 @@ def reason(text):
 class ActingCommand(CloudCommand, command.Command):
     """A command that changes one compute service."""
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the argument HOST."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             'host', metavar='HOST',
             help='host of the compute service, as "openstack compute service '
             'list" has it')
-        return parser
 
     def ask(self, host):
         """Return (all compute services, that of ``host``)."""
@@ -186,27 +193,3 @@ def with_reason(service):
     """Return the disabled_reason of a compute service in words."""
     return (f'with the reason "{service.reason}"' if service.reason
             else 'without a reason')
-
-
-_DEFAULTS = {option.dest: option.default for option in conf.OPTS}
-
-
-def add_shared(parser):
-    """Add the options; the defaults are those of nova.conf."""
-    group = parser.add_argument_group(
-        'as in nova.conf',
-        'what the compute services have there; no API shows it')
-    group.add_argument(
-        '--ring-partitions', type=int, metavar='NUMBER',
-        default=_DEFAULTS['ring_partitions'],
-        help='[ironic_multihost]ring_partitions (default: %(default)s)')
-    group.add_argument(
-        '--move-across-zones', action='store_true',
-        default=_DEFAULTS['move_across_zones'],
-        help='[ironic_multihost]move_across_zones is true')
-
-
-def shared_settings(args):
-    """Return the SharedSettings of the options."""
-    return ownership_report.SharedSettings(
-        args.ring_partitions, args.move_across_zones)

@@ -42,15 +42,13 @@ that changes just then; --wait looks again.
 exit status: 0 consistent, 1 something was found, 2 the cloud cannot be asked
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         arguments.add_extent(parser)
         parser.add_argument(
             '--wait', type=arguments.seconds, default=0, metavar='SECONDS',
             help='look again until nothing is found and no server is in the '
             'middle of something, at most this long (default: look once)')
-        return parser
 
     def take_action(self, parsed_args):
         """Return the findings; keep the exit status."""

@@ -74,9 +74,9 @@ when the time is over; 2 refused, or it cannot be asked (standard error says
 what to do). Ctrl-C ends the waiting, and nothing else.
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
+        super().add_options(parser)
         parser.add_argument(
             '--reason', metavar='TEXT', type=base.reason,
             help='what nova shows as the reason (default: the one that is '
@@ -88,8 +88,6 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         parser.add_argument(
             '--even-if-last', action='store_true',
             help='also if no other compute service is enabled and up')
-        base.add_shared(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Disable the compute service, and watch it with --wait."""
@@ -119,8 +117,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             self.say(f'"drain {service.host} --wait 900" shows the rest, '
                      f'"undrain {service.host}" undoes it')
             return arguments.DONE
-        return self._watch(service.host, parsed_args.wait,
-                           base.shared_settings(parsed_args))
+        return self._watch(service.host, parsed_args.wait)
 
     def _undo_if_last(self, service):
         """Enable it again if the others were drained at the same moment.
@@ -150,7 +147,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
                     return None if virtual is None else True
         return False
 
-    def _watch(self, host, limit, options):
+    def _watch(self, host, limit):
         def read():
             seen = self.cloud.read(zones=True)
             service = services.named(seen.services, host)
@@ -158,7 +155,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
                 raise base.Refused(
                     f'{host} is {service.words}: it was enabled, '
                     'or stopped, by somebody else. Drain it again.')
-            return forecast.of_host(seen, host, options, drained=True)
+            return forecast.of_host(seen, host, self.settings, drained=True)
 
         return self.follow(
             read, limit, lambda found: found.free, HIDDEN_CAUSES,

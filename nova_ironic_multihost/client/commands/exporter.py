@@ -80,9 +80,8 @@ exit status: 0 it was ended by SIGTERM or Ctrl-C; 2 it cannot be done (no
 credentials, or the port cannot be had; standard error says what to do).
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             '--port', type=int, metavar='N', required=True,
             help='answer Prometheus at this port of --address; 0 takes a '
@@ -96,7 +95,6 @@ credentials, or the port cannot be had; standard error says what to do).
             help='rest between the end of a survey and the next one, at '
             'least 1 (default: %(default)s)')
         arguments.add_extent(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Answer until a signal ends it."""

@@ -46,9 +46,9 @@ asked (standard error says what to do). Ctrl-C ends the waiting, and nothing
 else.
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
+        super().add_options(parser)
         parser.add_argument(
             '--dry-run', action='store_true',
             help='say who would take what, and change nothing')
@@ -69,14 +69,11 @@ else.
             help='try again for so long, when nova does not answer or does '
             'not yet call it down; not while heartbeats of it go on coming '
             '(default: %(default)s)')
-        base.add_shared(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Fence the compute service, and watch it with --wait."""
-        options = base.shared_settings(parsed_args)
         if parsed_args.dry_run:
-            return self._dry_run(parsed_args.host, options)
+            return self._dry_run(parsed_args.host)
         service, changed = self._declare(parsed_args)
         self.say(
             f'{service.host} is forced down and disabled: others take over '
@@ -87,7 +84,7 @@ else.
                      f'When it is repaired: start it, "unfence '
                      f'{service.host}"')
             return arguments.DONE
-        return self._watch(service.host, parsed_args.wait, options)
+        return self._watch(service.host, parsed_args.wait)
 
     def _declare(self, args):
         try:
@@ -108,13 +105,12 @@ else.
                 'fenced. Look which of them is off.')
         return named is not None
 
-    def _dry_run(self, host, options):
+    def _dry_run(self, host):
         known, service = self.ask(host)
         services.expect_bare_metal(self.cloud, known, service)
         refused = fencing.refusal(known, service)
         host = service.host
-        found = forecast.of_host(self.cloud.read(zones=True), host, options,
-                                 self.cloud.migrations(host=host).values())
+        found = self._forecast(self.cloud.read(zones=True), host)
         self.say(f'{host} has {found.all}')
         self.explain(found)
         if any(isinstance(target, str) for target in found.servers):
@@ -124,18 +120,21 @@ else.
             raise base.Refused(f'It is refused now: {refused}.')
         return arguments.LEFT if found.stuck else arguments.DONE
 
-    def _watch(self, host, limit, options):
+    def _watch(self, host, limit):
         reads = []
 
         def read():
             seen = self.cloud.read(zones=True)
-            migrating = self.cloud.migrations(host=host).values()
             self._expect_dead(services.named(seen.services, host), reads)
-            return forecast.of_host(seen, host, options, migrating)
+            return self._forecast(seen, host)
 
         return self.follow(
             read, limit, lambda found: found.all, HIDDEN_CAUSES,
             f'{host} has nothing left: others have it all')
+
+    def _forecast(self, seen, host):
+        return forecast.of_host(seen, host, self.settings,
+                                self.cloud.migrations(host=host).values())
 
     def _expect_dead(self, service, reads):
         """Refuse a service that is alive, or not forced down any more.
@@ -174,15 +173,14 @@ exit status: 0 done; 2 refused, or it cannot be asked (standard error says
 what to do).
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the option."""
-        parser = super().get_parser(prog_name)
+        super().add_options(parser)
         parser.add_argument(
             '--wait', type=arguments.seconds, metavar='SECONDS', default=60,
             help='how long nova may need to hear from it (default: '
             '%(default)s). Its first audit comes before: some minutes with '
             'thousands of nodes')
-        return parser
 
     def take_action(self, parsed_args):
         """Wait for heartbeats, and end the fence."""
@@ -252,9 +250,9 @@ known, others are silent or were fenced, too, or a heartbeat came: look
 on standard output.
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
+        super().add_options(parser)
         parser.add_argument(
             '--for', type=arguments.seconds, metavar='SECONDS', default=0,
             dest='seconds', help='look for so long (default: once)')
@@ -262,7 +260,6 @@ on standard output.
             '--within', type=arguments.seconds, metavar='SECONDS',
             default=3600, help='count the fences of so many seconds '
             '(default: %(default)s)')
-        return parser
 
     def take_action(self, parsed_args):
         """Look at all compute services, until the time is over."""

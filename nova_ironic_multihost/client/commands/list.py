@@ -60,9 +60,8 @@ exit status: 0, or 2 if the cloud cannot be asked; if nova alone can, its
 columns are shown, and the missing service is named
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             '--long', action='store_true', help='show all columns')
         parser.add_argument(
@@ -70,15 +69,13 @@ columns are shown, and the missing service is named
             help="ask nothing but nova's list of compute services: Host, "
             'State and Status, of virtual machines too; "unknown" is the '
             'state of one whose cell nova does not reach')
-        base.add_shared(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Return the table."""
         if parsed_args.nova:
             return self._of_nova()
         try:
-            report = self.report(parsed_args, heartbeats=True)
+            report = self.report(heartbeats=True)
         except cloud_state.CloudError as error:
             shown = self._of_nova()
             self.tell(f'Only the columns of nova, virtual machines included: '

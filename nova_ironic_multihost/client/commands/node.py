@@ -17,7 +17,6 @@ COLUMNS = 'UUID', 'Name', 'Owner', 'Preferred', 'State', 'Why', 'Next'
 MORE = 'Server', 'Provision state', 'Partition', 'Zone', 'Barred'
 
 
-
 class ListNodes(base.CloudCommand, lister.Lister):
     """List the nodes: the owner, the host that the ring prefers, and why.
 
@@ -39,9 +38,8 @@ examples:
 exit status: 0, or 2 if there is no such host or the cloud cannot be asked
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             '--host', metavar='HOST',
             help='only the nodes that this compute service owns')
@@ -55,12 +53,10 @@ exit status: 0, or 2 if there is no such host or the cloud cannot be asked
             '--long', action='store_true',
             help='also server, provision state, partition, zone of the '
             'owner, and whether the provider is barred from scheduling')
-        base.add_shared(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Return the table."""
-        report = self.report(parsed_args)
+        report = self.report()
         seen, host, state = report.seen, parsed_args.host, parsed_args.state
         if host is not None and host_key(host) not in seen.names:
             known = ', '.join(seen.names.values()) or 'none'
@@ -102,18 +98,15 @@ exit status: 0, or 2 if there is no such node or server, or the cloud cannot
 be asked
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             'node', metavar='NODE|SERVER',
             help='uuid or name of the node, or of its server')
-        base.add_shared(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Return (names, values)."""
-        report = self.report(parsed_args)
+        report = self.report()
         node_report = report.verdict(_named(report.seen, parsed_args.node))
         node = node_report.node
         built = (self.cloud.built(node.instance_uuid)
@@ -215,15 +208,9 @@ examples:
 exit status: 0, or 2 if the cloud cannot be asked
 """
 
-    def get_parser(self, prog_name):
-        """Add the options."""
-        parser = super().get_parser(prog_name)
-        base.add_shared(parser)
-        return parser
-
     def take_action(self, parsed_args):
         """Return the table."""
-        found = leaks(self.report(parsed_args))
+        found = leaks(self.report())
         if not found:
             self.tell('none: each machine has a server')
         return LEAK_COLUMNS, found

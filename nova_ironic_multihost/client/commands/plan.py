@@ -38,9 +38,8 @@ exit status: 0, or 2 if there is no such host or partition, or the cloud
 cannot be asked
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             '--add', action='append', default=[], metavar='HOST',
             help='a compute service that comes, or is enabled again; may be '
@@ -57,14 +56,11 @@ cannot be asked
             '--partition', metavar='PARTITION',
             help='with whom those that come share nodes, as "list" calls it; '
             'needed where there are several')
-        base.add_shared(parser)
-        return parser
 
     def take_action(self, parsed_args):
         """Return the table; print the sums to standard error."""
-        planned = plan(self.report(parsed_args), parsed_args.add,
-                       parsed_args.remove, parsed_args.zone,
-                       parsed_args.partition)
+        planned = plan(self.report(), parsed_args.add, parsed_args.remove,
+                       parsed_args.zone, parsed_args.partition)
         moved = sum(move.free + move.held for move in planned.moves)
         left = sum(move.free + move.held for move in planned.moves
                    if not move.target)

@@ -63,16 +63,14 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
 2 the cloud cannot be asked
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             '--dry-run', action='store_true',
             help='look, and write nothing')
         parser.add_argument(
             'finding', metavar='FINDING', nargs='?',
             help='a kind, or KIND:SUBJECT (default: all that can be mended)')
-        return parser
 
     def take_action(self, parsed_args):
         """Mend the findings one by one; keep the exit status."""

@@ -68,9 +68,8 @@ examples:
 exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
 """
 
-    def get_parser(self, prog_name):
+    def add_options(self, parser):
         """Add the options."""
-        parser = super().get_parser(prog_name)
         parser.add_argument(
             '--config-file', action='append', default=[], metavar='FILE',
             help='as of nova-compute, may be given several times (default: '
@@ -81,7 +80,6 @@ exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
         parser.add_argument(
             'file', metavar='FILE', nargs='?', default=FILE,
             help='- for standard output (default: %(default)s)')
-        return parser
 
     def take_action(self, parsed_args):
         """Write the file; keep the exit status."""

@@ -124,8 +124,9 @@ class CloudClient:
             raise CloudError(
                 f'Ironic shows this account no node, yet nova has records '
                 f'of {len(records)}. {api.AS_SYSTEM}')
-        servers = tuple(one for one in self.servers()
-                        if one.host_key not in others)
+        servers = tuple(one for one in map(_instance, self._nova.pages(
+            '/servers/detail', 'servers', 'id', all_tenants=1))
+            if one.host_key not in others)
         # A cell that went down meanwhile has no servers in the list.
         expect_cells(self.computes())
         nodes, more = self._resolved(nodes, servers)
@@ -206,15 +207,6 @@ class CloudClient:
             ] or [None]
         return _is_uuid(node) if node else None
 
-    def servers(self, host: str | None = None
-                ) -> tuple[cloud_state.CloudServer, ...]:
-        """Return the servers of all projects that are not deleted.
-
-        :param host: only of this host
-        """
-        return tuple(_instance(server) for server in self._nova.pages(
-            '/servers/detail', 'servers', 'id', all_tenants=1, host=host))
-
     def migrations(self, **filters: str) -> dict[str, str]:
         """Return {uuid: server} of the migrations that are not over.
 
@@ -270,15 +262,18 @@ class CloudClient:
         """Change a compute service in nova, with one request.
 
         :param body: of nova's PUT /os-services/ID: ``status``, with
-            ``disabled_reason`` if disabled, ``forced_down``
+            ``disabled_reason`` if disabled, ``forced_down``; {} for nothing
         :raises CloudError: without success; nova may still have made the
             change if only its answer was lost
         """
+        if not body:
+            return
         try:
             self._nova.send(f'/os-services/{service.id}', body)
         except Unanswered as error:
             # nova searches the cells for the uuid, and fails at the first
-            # cell that is down.
+            # cell that is down. A proxy that did not wait for nova's answer
+            # gets it here: these requests may ask for what is so already.
             try:
                 self._change_by_host(service, body)
             except CloudError as another:

@@ -179,7 +179,7 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
         body = wanted(service, why, renew)
         if body:
             services.expect_bare_metal(cloud, known, service)
-        services.change(cloud, service, body)
+        cloud.change(service, body)
         return service, bool(body)
 
     return services.patiently(

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Change compute services in nova.
-
-A change is one request, which nova saves as a whole. Commands request only
-values that differ, so they can be repeated.
-"""
+"""Find compute services, and read them until something is so."""
 
 from collections import abc
 import contextlib
@@ -94,36 +90,6 @@ def expect_bare_metal(cloud: cloud_client.CloudClient,
             f'{service.host} has virtual machines: the commands here are for '
             'compute services of bare metal. Evacuate or migrate its servers '
             'instead.')
-
-
-def change(cloud: cloud_client.CloudClient, service: cloud_state.Service,
-           body: abc.Mapping[str, typing.Any]) -> None:
-    """Change a compute service in nova.
-
-    :param body: as for :meth:`.cloud_client.CloudClient.change`; {} changes
-        nothing
-    :raises CloudError: nova has not done it, or that is not known; the
-        message has the state of the compute service
-    """
-    if not body:
-        return
-    try:
-        cloud.change(service, dict(body))
-    except cloud_state.CloudError as error:
-        # nova saves the change before it calls the compute service, and a
-        # proxy may time out during that call.
-        try:
-            now = named(cloud.computes(service.host), service.host)
-        except cloud_state.CloudError as another:
-            raise type(another)(
-                f'{error} Whether {service.host} is changed is not known: '
-                f'{another} Then give the same command again.') from another
-        is_now = {'forced_down': now.forced_down,
-                  'disabled_reason': now.reason,
-                  'status': 'disabled' if now.disabled else 'enabled'}
-        if not body.items() <= is_now.items():
-            raise type(error)(
-                f'{error} {service.host} is {now.words}.') from error
 
 
 _Seen = typing.TypeVar('_Seen')

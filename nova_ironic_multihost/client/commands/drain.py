@@ -97,7 +97,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         taken = self._taken(known, service)
         if body and taken is False and not parsed_args.even_if_last:
             raise base.Refused(f'{refusal(known, service)}.')
-        services.change(self.cloud, service, body)
+        self.cloud.change(service, body)
         if body and not (service.disabled or parsed_args.even_if_last):
             self._undo_if_last(service)
         self.say(
@@ -129,7 +129,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         except cloud_state.CloudError:
             return
         if self._taken(known, service) is False:
-            services.change(self.cloud, service, {'status': 'enabled'})
+            self.cloud.change(service, {'status': 'enabled'})
             raise base.Refused(
                 f'{refusal(known, service)}. The others were disabled at the '
                 f'same moment, so {service.host} is enabled again.')
@@ -188,7 +188,7 @@ what to do).
         if not service.disabled:
             self.say(f'{service.host} is enabled already')
             return arguments.DONE
-        services.change(self.cloud, service, {'status': 'enabled'})
+        self.cloud.change(service, {'status': 'enabled'})
         self.say(f'{service.host} is enabled: it takes its part of the free '
                  'nodes within some audits, a minute each as a rule')
         if service.reason not in ('', service.stop_marker, REASON):

@@ -3,13 +3,11 @@
 """fence, unfence, silent: have others take over from a dead host."""
 
 from nova_ironic_multihost.client import arguments
-from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base
 from nova_ironic_multihost.client import fencing
 from nova_ironic_multihost.client import forecast
 from nova_ironic_multihost.client import services
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules import takeover
 
 
 #: Why a server or a node may still wait; no API shows these causes.
@@ -188,7 +186,7 @@ what to do).
         if service.forced_down:
             service = self._wait_until_alive(service, parsed_args.wait)
         body = fencing.unwanted(service)
-        services.change(self.cloud, service, body)
+        self.cloud.change(service, body)
         self.say(
             f'{service.host} is no longer fenced' if body else
             f'{service.host} is not fenced: it is {service.words}')
@@ -199,8 +197,6 @@ what to do).
         if not (service.up or service.forced_down):
             self.say(f'{service.host} is down: it takes nothing until it is '
                      'started')
-        if body:
-            self._explain(service.host)
         return arguments.DONE
 
     def _wait_until_alive(self, service, limit):
@@ -213,21 +209,6 @@ what to do).
             f'nova has not heard from {service.host} for {limit:.0f} s, so '
             'it stays fenced. Start nova-compute there, and look into its '
             'log; with thousands of nodes give it more time (--wait).')
-
-    def _explain(self, host):
-        try:
-            servers = self.cloud.servers(host)
-        except cloud_state.CloudError as error:
-            self.say(f'  its servers are not known: {error}')
-            return
-        taking = [s for s in servers if takeover.is_mark(s.task_state)]
-        for those, words in (
-                (servers, 'not taken over: its own again'),
-                (taking, 'of these about to be taken over: that is finished '
-                 'or given up within minutes')):
-            if those:
-                self.say(
-                    f'  {arguments.counted(len(those), "server")} {words}')
 
 
 class Silent(base.ActingCommand):

@@ -282,11 +282,6 @@ class NovaTestCase(SurveyTestCase):
             self.assertIs(found, self.cloud.survey().bare_metal(host))
             self.assertEqual({'/servers/detail': 1}, dict(self.cloud.asked))
 
-    def test_servers_of_a_host(self):
-        self.cloud.servers += [clouds.server('s-1', 'west', 'n-2')]
-        self.assertEqual(['s-1'], [
-            s.uuid for s in self.cloud.survey().servers('west')])
-
     def test_servers_on_their_way(self):
         self.cloud.migrations = [
             ('s-0', 'east', 'accepted'), ('s-1', 'east', 'failed'),
@@ -325,6 +320,25 @@ class NovaTestCase(SurveyTestCase):
         self.assertIn('/os-services/id-east with HTTP 500', str(
             self.assertRaises(cloud_state.Unanswered, cloud.change, east,
                               {'forced_down': True})))
+
+    def test_nothing_to_be_changed(self):
+        cloud = self.cloud.survey()
+        cloud.change(cloud.computes('east')[0], {})
+        self.assertEqual([], self.cloud.changes)
+
+    def test_a_proxy_that_does_not_wait_for_nova(self):
+        body = {'forced_down': True, 'status': 'disabled',
+                'disabled_reason': 'fan'}
+
+        def late(request, context):
+            self.cloud.services[0].update(body)
+            context.status_code = 504
+            return {}
+
+        self.cloud.http.put(f'{clouds.NOVA}/os-services/id-east', json=late)
+        cloud = self.cloud.survey()
+        cloud.change(cloud.computes('east')[0], body)
+        self.assertEqual('fan', cloud.computes('east')[0].reason)
 
     def test_changes_that_nova_refuses(self):
         cloud = self.cloud.survey()

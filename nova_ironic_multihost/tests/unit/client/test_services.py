@@ -6,11 +6,9 @@ from unittest import mock
 
 import fixtures
 from oslotest import base
-import requests
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client import services
-from nova_ironic_multihost.tests import clouds
 from nova_ironic_multihost.tests import views
 
 
@@ -60,86 +58,6 @@ class StateTestCase(base.BaseTestCase):
                  {'up': False, 'forced_down': True})):
             self.assertEqual(
                 words, cloud_state.Service('h', **state).words)
-
-
-class ChangeTestCase(base.BaseTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.apis = self.useFixture(clouds.FakeCloud())
-        self.cloud = self.apis.survey()
-        [self.east, _] = self.cloud.computes('east')
-        self.url = clouds.CHANGE
-        self.fence = {'forced_down': True, 'status': 'disabled',
-                      'disabled_reason': 'mine'}
-
-    def change(self, body=None):
-        services.change(self.cloud, self.east,
-                        self.fence if body is None else body)
-
-    def refused(self):
-        return str(self.assertRaises(cloud_state.CloudError, self.change))
-
-    def test_all_in_one_request(self):
-        self.change()
-        self.assertEqual([self.fence], self.apis.changes)
-
-    def test_another_has_done_it_meanwhile(self):
-        # nova refuses a request that changes nothing.
-        self.apis.services[0].update(self.fence)
-        self.change()
-        self.assertEqual([], self.apis.changes)
-
-    def test_nothing_to_be_changed(self):
-        self.change({})
-        self.assertEqual([], self.apis.changes)
-
-    def test_nova_refuses(self):
-        self.apis.http.put(self.url, status_code=400, json={
-            'badRequest': {'message': 'Not now.'}})
-        told = self.refused()
-        self.assertIn('Not now. east is enabled and up.', told)
-
-    def change_and_answer(self, wanted, **answer):
-        """Let nova change a service, and somebody answer otherwise."""
-        def late(request, context):
-            [found] = [s for s in self.apis.services if s['host'] == 'east']
-            found.update(wanted)
-            context.status_code = 504
-            return {}
-
-        self.apis.http.put(self.url, json=late)
-
-    def test_a_proxy_that_does_not_wait_for_nova(self):
-        self.change_and_answer(self.fence)
-        self.change()
-
-    def test_half_of_it(self):
-        # Not by nova: by somebody else at the same moment.
-        for half in ({'forced_down': True},
-                     {'status': 'disabled', 'disabled_reason': 'mine'},
-                     {'forced_down': True, 'status': 'disabled'}):
-            self.apis.services[0] = clouds.service('east')
-            self.change_and_answer(half)
-            told = self.refused()
-            self.assertIn('HTTP 504', told)
-            self.assertIn('east is ', told)
-        self.assertIn('east is disabled and fenced', told)
-
-    def test_enabling_is_told_from_disabling(self):
-        self.change_and_answer({})
-        self.change({'status': 'enabled'})
-        self.assertIn('504', str(self.assertRaises(
-            cloud_state.CloudError, self.change,
-            {'status': 'disabled', 'disabled_reason': 'fan'})))
-
-    def test_nova_is_gone(self):
-        gone = requests.exceptions.ConnectionError('refused')
-        self.apis.http.put(self.url, exc=gone)
-        self.apis.http.get(f'{clouds.NOVA}/os-services', exc=gone)
-        told = self.refused()
-        self.assertIn('Whether east is changed is not known', told)
-        self.assertIn('give the same command again', told)
 
 
 class HeartbeatsTestCase(base.BaseTestCase):

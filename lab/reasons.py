@@ -121,7 +121,7 @@ class _Judge:
         from nova_ironic_multihost.rules import takeover
 
         self._seen = seen
-        self._zones = dict(seen.zones)
+        self._zones = seen.zones
         self._preferences = ring.Preferences(
             {host: self._zones.get(host) for host in members(seen)},
             partitions, cross_zones)

@@ -212,5 +212,5 @@ def read(settings):
                 uuid=uuid, name=name or '', updated=epoch(updated))
             for (uuid, name, host, node, vm_state, task_state, deleted,
                  updated) in instances),
-        zones=tuple(zones),
+        zones=dict(zones),
         task_limit=_TASK_LIMIT)

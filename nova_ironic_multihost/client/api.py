@@ -12,7 +12,7 @@ and ``--help`` needs none of it.
 
 from __future__ import annotations
 
-from collections import abc
+import dataclasses
 from email import utils
 import time
 import typing
@@ -98,12 +98,12 @@ def _passes(status: int) -> bool:
     return status >= 500 or status in (408, 429)
 
 
-def _ahead(date: str) -> float:
-    """Return by how many seconds a Date header is ahead of our clock."""
+def _moment(answer: typing.Any) -> float:
+    """Return the time by the clock of the service; ours if it gives none."""
     try:
-        return utils.parsedate_to_datetime(date).timestamp() - time.time()
-    except ValueError:
-        return 0.0
+        return utils.parsedate_to_datetime(answer.headers['Date']).timestamp()
+    except (LookupError, ValueError):
+        return time.time()
 
 
 def _fault_message(answer: typing.Any) -> str:
@@ -118,32 +118,24 @@ def _fault_message(answer: typing.Any) -> str:
         return ''
 
 
+@dataclasses.dataclass
 class Api:
     """Client of one API: decodes answers, raises errors with the remedy.
 
-    :param name: of the service, for messages
-    :param service: its type in the catalog
-    :param microversion: of requests that name no other one
-    :param remedy: what to do when the service answers 403
+    :ivar name: of the service, for messages
+    :ivar service: its type in the catalog
+    :ivar microversion: of requests that name no other one
+    :ivar remedy: what to do when the service answers 403
+    :ivar at: time of the last answer by the clock of the service, as ours may
+        be wrong by hours
     """
 
-    def __init__(self, name: str, connection: Connection, service: str,
-                 microversion: str, remedy: str) -> None:
-        self._name = name
-        self._connection = connection
-        self._service = service
-        self._microversion = microversion
-        self._remedy = remedy
-        # Seconds by which the clock of the service is ahead of ours.
-        self._ahead = 0.0
-
-    def moment(self) -> float:
-        """Return the time by the clock of the service, as its answers give it.
-
-        Its timestamps are compared with this, as our clock may be wrong by
-        hours.
-        """
-        return time.time() + self._ahead
+    name: str
+    connection: Connection
+    service: str
+    microversion: str
+    remedy: str
+    at: float = 0.0
 
     def pages(self, path: str, key: str, identity: str,
               **parameters: typing.Any) -> list[Json]:
@@ -170,22 +162,15 @@ class Api:
         :param may_be_gone: return None for HTTP 404
         :raises CloudError: without success
         """
-        passing = ((404,) if may_be_gone
-                   else (400, 404) if 'marker' in parameters else ())
         answer = self._ask(
-            'get', path, microversion, passing, params=parameters)
-        if answer.status_code in passing:
-            if may_be_gone:
-                return None
-            raise Unanswered(
-                f'The last entry of a page of {path} was deleted while '
-                f'{self._name} was asked for the next page. Ask again, or '
-                'with --wait SECONDS.')
+            'get', path, microversion, may_be_gone, params=parameters)
+        if answer is None:
+            return None
         try:
             return answer.json()
         except ValueError:
             raise CloudError(
-                f'{self._name} answered {path} with something that is not '
+                f'{self.name} answered {path} with something that is not '
                 'JSON. Look at the endpoint in the catalog.') from None
 
     def send(self, path: str, body: Json | None = None,
@@ -198,25 +183,25 @@ class Api:
                   json=body)
 
     def _ask(self, method: str, path: str, microversion: str | None,
-             passing: abc.Collection[int] = (), **parameters: typing.Any
+             may_be_gone: bool = False, **parameters: typing.Any
              ) -> typing.Any:
         from keystoneauth1 import exceptions
-        microversion = microversion or self._microversion
-        session = self._connection.session
+        microversion = microversion or self.microversion
+        session, config = self.connection.session, self.connection.config
         # First, so that an error of Keystone is not taken for the service's.
         name, url = 'Keystone', getattr(session.auth, 'auth_url', '')
         try:
             session.get_auth_headers()
-            name, url = self._name, self._endpoint()
+            name, url = self.name, config.get_session_endpoint(self.service)
+            if not url:
+                raise CloudError(
+                    f'The catalog has no {self.service} service of this '
+                    'region. Look at region_name, interface and the project '
+                    'or scope.')
             answer = session.request(
-                url + path, method, microversion=microversion,
-                microversion_service_type=self._service, raise_exc=False,
+                url.rstrip('/') + path, method, microversion=microversion,
+                microversion_service_type=self.service, raise_exc=False,
                 **parameters)
-        except exceptions.CatalogException as error:
-            raise CloudError(
-                f'The catalog has no {self._service} service of this '
-                f'region: {message(error)}. Look at region_name, interface '
-                'and the project or scope.') from error
         except exceptions.ClientException as error:
             if (isinstance(error, exceptions.ConnectionError
                            | exceptions.DiscoveryFailure)
@@ -228,25 +213,17 @@ class Api:
             raise CloudError(
                 f'Keystone refuses the credentials: {message(error)}. Look at '
                 'user, password and scope.') from error
-        self._ahead = _ahead(answer.headers.get('Date', ''))
+        self.at = _moment(answer)
         status = answer.status_code
-        if status in (200, 204, *passing):
+        if status in (200, 204):
             return answer
-        passes = _passes(status)
-        why = '' if passes else _fault_message(answer)
+        if status == 404 and may_be_gone:
+            return None
+        why = '' if status >= 500 else _fault_message(answer)
+        # The last entry of a page may have been deleted before the next one.
+        passes = _passes(status) or 'marker' in parameters.get('params', ())
         raise (Unanswered if passes else CloudError)(_ERRORS.get(
             status, _ERRORS[None]).format(
-                name=self._name, path=path, microversion=microversion,
-                remedy=self._remedy, status=status,
+                name=self.name, path=path, microversion=microversion,
+                remedy=self.remedy, status=status,
                 why=f': {why}.' if why else '. Look into its log.'))
-
-    def _endpoint(self) -> str:
-        """Return the URL of the service by clouds.yaml or the catalog."""
-        config, service = self._connection.config, self._service
-        url = config.get_endpoint(service) or (
-            self._connection.session.get_endpoint(
-                service_type=config.get_service_type(service),
-                service_name=config.get_service_name(service),
-                interface=config.get_interface(service),
-                region_name=config.get_region_name(service)))
-        return str(url).rstrip('/')

@@ -83,33 +83,31 @@ class CloudClient:
 
     def __init__(self, project: api.Connection,
                  system: api.Connection) -> None:
-        self._nova = api.Api(
+        self.nova = api.Api(
             'nova', project, 'compute', _COMPUTE, api.AS_ADMIN)
         self.placement = api.Api(
             'placement', project, 'placement', _PLACEMENT, api.AS_ADMIN)
         self._ironic = api.Api(
             'Ironic', system, 'baremetal', _BAREMETAL, api.AS_SYSTEM)
 
-    def read(self, allocations: bool = False,
-             zones: bool = False) -> cloud_state.CloudState:
+    def read(self, allocations: bool = False) -> cloud_state.CloudState:
         """Read the state of the cloud once.
 
         Compute services and servers of other hypervisors are left out.
         ``mapped`` is None for a host of which nova shows no record.
 
         :param allocations: read allocations, too: a request a provider
-        :param zones: read the availability zones of hosts, too
         :raises CloudError: a service does not answer, or with unknown content
         """
         try:
-            return self._read(allocations, zones)
+            return self._read(allocations)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CloudError(
                 'The cloud answers what its APIs do not have '
                 f'({type(error).__name__}: {api.message(error)}). Look at '
                 'the endpoints in the catalog, and at proxies.') from error
 
-    def _read(self, allocations: bool, zones: bool) -> cloud_state.CloudState:
+    def _read(self, allocations: bool) -> cloud_state.CloudState:
         nodes = tuple(map(_node, self._ironic.pages(
             '/nodes', 'nodes', 'uuid', fields=_NODE_FIELDS)))
         providers = self._providers({node.uuid for node in nodes})
@@ -118,13 +116,13 @@ class CloudClient:
         services = self.computes()
         expect_cells(services)
         # Right after the services: the age of heartbeats is counted to here.
-        at = self._nova.moment()
+        at = self.nova.at
         records, second, others = self._records()
         if records and not nodes:
             raise CloudError(
                 f'Ironic shows this account no node, yet nova has records '
                 f'of {len(records)}. {api.AS_SYSTEM}')
-        servers = tuple(one for one in map(_instance, self._nova.pages(
+        servers = tuple(one for one in map(_instance, self.nova.pages(
             '/servers/detail', 'servers', 'id', all_tenants=1))
             if one.host_key not in others)
         # A cell that went down meanwhile has no servers in the list.
@@ -144,11 +142,11 @@ class CloudClient:
             providers=providers,
             allocations=allocated,
             instances=servers + more,
-            zones=tuple(sorted(self.zones().items())) if zones else None)
+            zones=self.zones())
 
     def zones(self) -> dict[HostKey, str]:
         """Return host -> availability zone, of hosts with an explicit zone."""
-        found = self._nova.get('/os-aggregates')['aggregates']
+        found = self.nova.get('/os-aggregates')['aggregates']
         return peers.host_zones(
             peers.Aggregate.of(one['uuid'], one['hosts'],
                                     one['availability_zone'])
@@ -183,15 +181,11 @@ class CloudClient:
         :raises CloudError: when nova does not answer, or does not reach the
             cell of ``host``
         """
-        found = tuple(map(_service, self._nova.get(
+        found = tuple(map(_service, self.nova.get(
             '/os-services', binary='nova-compute')['services']))
         expect_cells(one for one in found if host is not None
                      and one.key == host_key(host))
         return found
-
-    def moment(self) -> float:
-        """Return the time by nova's clock, as of its last answer."""
-        return self._nova.moment()
 
     def bare_metal(self, host: str) -> bool | None:
         """Return whether a host has bare metal, judged by one of its servers.
@@ -202,7 +196,7 @@ class CloudClient:
         :param host: as nova spells it
         :returns: None without a server
         """
-        [node] = [server.get(_NODE) for server in self._nova.get(
+        [node] = [server.get(_NODE) for server in self.nova.get(
             '/servers/detail', all_tenants=1, host=host, limit=1)['servers']
             ] or [None]
         return _is_uuid(node) if node else None
@@ -214,7 +208,7 @@ class CloudClient:
         """
         return {
             migration['uuid']: migration['instance_uuid']
-            for migration in self._nova.pages(
+            for migration in self.nova.pages(
                 '/os-migrations', 'migrations', 'uuid', **filters)
             if migration['status'] not in _MIGRATED}
 
@@ -226,13 +220,13 @@ class CloudClient:
 
     def owner(self, node: str) -> str | None:
         """Return the host of the record of a node, None without a record."""
-        found = self._nova.get(f'/os-hypervisors/{node}', _HYPERVISORS,
+        found = self.nova.get(f'/os-hypervisors/{node}', _HYPERVISORS,
                                may_be_gone=True)
         return found['hypervisor']['service']['host'] if found else None
 
     def server(self, uuid: str) -> cloud_state.CloudServer | None:
         """Return a server, None if nova has it not, or has deleted it."""
-        found = self._nova.get(f'/servers/{uuid}', may_be_gone=True)
+        found = self.nova.get(f'/servers/{uuid}', may_be_gone=True)
         return _instance(found['server']) if found else None
 
     def built(self, server: str) -> tuple[str, float | None] | None:
@@ -241,11 +235,11 @@ class CloudClient:
         None if nova does not say.
         """
         path = f'/servers/{server}/os-instance-actions'
-        answer = self._nova.get(path, may_be_gone=True) or {}
+        answer = self.nova.get(path, may_be_gone=True) or {}
         for action in answer.get('instanceActions', ()):
             if action['action'] != 'create':
                 continue
-            events = self._nova.get(f'{path}/{action["request_id"]}')
+            events = self.nova.get(f'{path}/{action["request_id"]}')
             # The latest event is the first.
             for event in events['instanceAction'].get('events', ()):
                 if 'build_and_run' in event['event'] and event.get('host'):
@@ -269,11 +263,11 @@ class CloudClient:
         if not body:
             return
         try:
-            self._nova.send(f'/os-services/{service.id}', body)
+            self.nova.send(f'/os-services/{service.id}', body)
         except Unanswered as error:
             # nova searches the cells for the uuid, and fails at the first
-            # cell that is down. A proxy that did not wait for nova's answer
-            # gets it here: these requests may ask for what is so already.
+            # cell that is down. If a proxy lost the answer, nova has made the
+            # change, and accepts these requests once more.
             try:
                 self._change_by_host(service, body)
             except CloudError as another:
@@ -288,7 +282,7 @@ class CloudClient:
                 ('disable-log-reason', body.get('status') == 'disabled',
                  'disabled_reason')):
             if wanted:
-                self._nova.send(f'/os-services/{path}', {
+                self.nova.send(f'/os-services/{path}', {
                     'host': service.host, 'binary': 'nova-compute'} | (
                         {field: body[field]} if field else {}), _BY_HOST)
 
@@ -312,7 +306,7 @@ class CloudClient:
             tuple[model.Record, ...], tuple[model.Record, ...],
             frozenset[HostKey]]:
         """Return own and second records of nodes, the other records' hosts."""
-        found = self._nova.pages(
+        found = self.nova.pages(
             '/os-hypervisors/detail', 'hypervisors', 'id',
             microversion=_HYPERVISORS)
         others = frozenset(
@@ -359,7 +353,7 @@ class CloudClient:
 
         None if nova never had it, or has archived or purged it.
         """
-        found = self._nova.get('/servers', all_tenants=1, deleted=1,
+        found = self.nova.get('/servers', all_tenants=1, deleted=1,
                                uuid=uuid)['servers']
         return next((cloud_state.CloudServer(
             uuid=uuid, name=server['name'], deleted=True) for server in found

@@ -88,10 +88,11 @@ class Service(peers.ComputeService):
         """Its status and state: "enabled and up", "disabled and fenced"."""
         return f'{self.status} and {self.state}'
 
-    @property
-    def at_work(self) -> tuple[bool, float]:
-        """Sort key: of two spellings of a host, the running one is greater."""
-        return self.up, self.seen or 0
+
+def by_host(services: abc.Iterable[Service]) -> dict[HostKey, Service]:
+    """Return host -> Service; of two spellings of a host the running one."""
+    return {one.key: one for one in sorted(
+        services, key=lambda one: (one.up, one.seen or 0))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,8 +186,7 @@ class CloudState:
     :ivar allocations: None if they were not read
     :ivar instances: all servers that are not deleted, and deleted ones that an
         Ironic node still names
-    :ivar zones: pairs (host, its explicit availability zone); None if they
-        were not read
+    :ivar zones: host -> its explicit availability zone
     :ivar task_limit: seconds that a server may stay in one task state
     """
 
@@ -199,14 +199,13 @@ class CloudState:
     providers: tuple[Provider, ...] = ()
     allocations: tuple[Allocation, ...] | None = ()
     instances: tuple[CloudServer, ...] = ()
-    zones: tuple[tuple[HostKey, str], ...] | None = ()
+    zones: abc.Mapping[HostKey, str] = dataclasses.field(default_factory=dict)
     task_limit: float = TASK_LIMIT
 
     @functools.cached_property
     def service_of(self) -> dict[HostKey, Service]:
-        """Host -> Service; of two spellings the running one."""
-        return {one.key: one for one in sorted(
-            self.services, key=lambda one: one.at_work)}
+        """Host -> Service."""
+        return by_host(self.services)
 
     @functools.cached_property
     def owner_of(self) -> dict[str, HostKey]:

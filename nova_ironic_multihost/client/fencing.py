@@ -67,8 +67,8 @@ def not_alone(known: tuple[cloud_state.Service, ...],
     if service.seen is None:
         return (f'nova has never had a heartbeat of {service.host}. Start '
                 'nova-compute there, or delete its compute service')
-    others = [other for key, other in cloud_state.CloudState(
-        services=known).service_of.items() if key != service.key]
+    others = [other for key, other in cloud_state.by_host(known).items()
+              if key != service.key]
     up = sum(other.up for other in others)
     silent = sorted(other.host for other in others if missed(other))
     if silent or 2 * up <= len(others):

@@ -135,7 +135,6 @@ def of_host(seen: cloud_state.CloudState, host: str,
             drained: bool = False) -> HostForecast:
     """Return which hosts take the servers and free nodes of a host.
 
-    :param seen: with its zones
     :param host: counts as fenced or drained, even if it is not
     :param settings: of nova.conf on the other hosts
     :param migrating: uuids of servers with a migration in progress

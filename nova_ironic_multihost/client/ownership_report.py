@@ -187,9 +187,7 @@ def _rule(reason: Reason) -> str:
 class OwnershipReport:
     """Decides about nodes as each compute service would.
 
-    :param seen: with its zones.
     :param partitions: None for those of ``seen``.
-    :ivar zones: host -> explicit availability zone.
     """
 
     def __init__(self, seen: cloud_state.CloudState,
@@ -198,7 +196,6 @@ class OwnershipReport:
         self.seen = seen
         self.settings = settings
         self.partitions = partitions or NodeShares.of(seen)
-        self.zones = dict(seen.zones or ())
         # As the driver has them: a stop marker disables nothing.
         self._services = [dataclasses.replace(
             one, disabled=one.disabled and not one.stop_marker)
@@ -222,7 +219,7 @@ class OwnershipReport:
         """Return the ring's preferences for a partition."""
         if part not in self._preferences:
             self._preferences[part] = ring.Preferences(
-                {host: self.zones.get(host) for host
+                {host: self.seen.zones.get(host) for host
                  in self._view(host_key(''), part).members if host},
                 self.settings.points, self.settings.cross_zones)
         return self._preferences[part]
@@ -243,7 +240,7 @@ class OwnershipReport:
         if part is None:
             return None
         preferences = self.preferences(part)
-        zone = self.zones.get(host) if host is not None else None
+        zone = self.seen.zones.get(host) if host is not None else None
         if not used:
             return preferences.host_for(node, zone)
         owner = self.seen.owner_of.get(node)
@@ -301,7 +298,7 @@ class OwnershipReport:
             my_nodes=frozenset(self.seen.owned_by(host)),
             view=view,
             preferences=self.preferences(part),
-            zones=self.zones,
+            zones=self.seen.zones,
             instance_states=self.seen.instance_of,
             records=self._records,
             eligible=takeover.eligible(

@@ -24,10 +24,9 @@ def named(services: tuple[cloud_state.Service, ...],
 
     :raises CloudError: when there is none; the message lists the others
     """
-    found = [s for s in services if s.key == host_key(host)]
+    found = cloud_state.by_host(services).get(host_key(host))
     if found:
-        # A host that was renamed in case has two: take the running one.
-        return max(found, key=lambda s: (s.at_work, s.host == host))
+        return found
     known = sorted(s.host for s in services)
     raise cloud_state.CloudError(
         f'nova has no compute service on {host}. Name one of those that it '
@@ -66,19 +65,18 @@ def with_heartbeats(cloud: cloud_client.CloudClient,
 
 def has_virtual_machines(cloud: cloud_client.CloudClient,
                          services: tuple[cloud_state.Service, ...],
-                         service: cloud_state.Service) -> bool | None:
+                         service: cloud_state.Service) -> bool:
     """Return whether a compute service is known to have virtual machines.
 
     One without servers counts as bare metal.
 
     :param services: all. If nova does not reach the cell of one, its answer
         would take a minute, so it is not asked
-    :returns: None if nova was not asked, or does not answer
     """
     with contextlib.suppress(cloud_state.CloudError):
-        if all(one.reached for one in services):
-            return cloud.bare_metal(service.host) is False
-    return None
+        return (all(one.reached for one in services)
+                and cloud.bare_metal(service.host) is False)
+    return False
 
 
 def expect_bare_metal(cloud: cloud_client.CloudClient,

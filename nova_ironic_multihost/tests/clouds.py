@@ -164,7 +164,7 @@ class FakeCloud(fixtures.Fixture):
         session = sessions.Session(
             token_endpoint.Token('http://unused.test', 'token'))
         urls = {'compute': NOVA, 'placement': PLACEMENT, 'baremetal': IRONIC}
-        config = types.SimpleNamespace(get_endpoint=urls.get)
+        config = types.SimpleNamespace(get_session_endpoint=urls.get)
         return types.SimpleNamespace(session=session, config=config)
 
     def survey(self):

@@ -37,7 +37,7 @@ class ExplainTestCase(base.BaseTestCase):
                   cloud_state.Service('west', up=False)),
         nodes=(cloud_state.Node(node),),
         records=(model.Record(node, 'west'),),
-        zones=(('east', 'zone-e'), ('west', 'zone-w')))
+        zones={'east': 'zone-e', 'west': 'zone-w'})
 
     def explain(self, driver, *options):
         return [one.reason
@@ -51,7 +51,7 @@ class ExplainTestCase(base.BaseTestCase):
 
     def test_servers_stay_where_the_lab_is_told_so(self):
         self.seen = dataclasses.replace(
-            self.seen, zones=(),
+            self.seen, zones={},
             services=(cloud_state.Service('east'), cloud_state.Service(
                 'west', up=False, forced_down=True)),
             nodes=(cloud_state.Node(self.node, instance_uuid='server'),),

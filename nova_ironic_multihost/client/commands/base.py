@@ -60,7 +60,7 @@ class CloudCommand:
         :param heartbeats: also find the hosts that are fenced and alive
         :raises CloudError: when a service does not answer
         """
-        seen = self.cloud.read(zones=True)
+        seen = self.cloud.read()
         if heartbeats:
             seen = services.with_heartbeats(self.cloud, seen)
         return ownership_report.OwnershipReport(seen, self.settings)

@@ -94,8 +94,8 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         known, service = self.ask(parsed_args.host)
         services.expect_bare_metal(self.cloud, known, service)
         body = wanted(service, parsed_args.reason)
-        taken = self._taken(known, service)
-        if body and taken is False and not parsed_args.even_if_last:
+        if body and not (parsed_args.even_if_last
+                         or self._taken(known, service)):
             raise base.Refused(f'{refusal(known, service)}.')
         self.cloud.change(service, body)
         if body and not (service.disabled or parsed_args.even_if_last):
@@ -104,12 +104,6 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
             f'{service.host} is disabled already, {base.with_reason(service)}')
-        if taken is None:
-            self.say('Whether another compute service of bare metal is '
-                     'enabled and up is not known: nova does not reach each '
-                     'cell, or does not show its servers. If there is none, '
-                     'nobody takes the nodes, and builds end in ERROR: '
-                     f'"undrain {service.host}" undoes it')
         if not service.up:
             self.say(f'{service.host} is down: others take over its servers '
                      'when it is fenced, not when it is drained')
@@ -128,28 +122,21 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             known = self.cloud.computes()
         except cloud_state.CloudError:
             return
-        if self._taken(known, service) is False:
+        if not self._taken(known, service):
             self.cloud.change(service, {'status': 'enabled'})
             raise base.Refused(
                 f'{refusal(known, service)}. The others were disabled at the '
                 f'same moment, so {service.host} is enabled again.')
 
     def _taken(self, known, service):
-        """Return whether another one takes its nodes; None if not known.
-
-        One without virtual machines is enough, so the question ends there.
-        """
-        for other in known:
-            if other.up and not other.disabled and other.id != service.id:
-                virtual = services.has_virtual_machines(
-                    self.cloud, known, other)
-                if not virtual:
-                    return None if virtual is None else True
-        return False
+        """Return whether another one takes its nodes, as far as is known."""
+        return any(other.up and not other.disabled and other.id != service.id
+                   and not services.has_virtual_machines(
+                       self.cloud, known, other) for other in known)
 
     def _watch(self, host, limit):
         def read():
-            seen = self.cloud.read(zones=True)
+            seen = self.cloud.read()
             service = services.named(seen.services, host)
             if not service.disabled or service.stop_marker:
                 raise base.Refused(

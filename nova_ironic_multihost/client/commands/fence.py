@@ -108,7 +108,7 @@ else.
         services.expect_bare_metal(self.cloud, known, service)
         refused = fencing.refusal(known, service)
         host = service.host
-        found = self._forecast(self.cloud.read(zones=True), host)
+        found = self._forecast(self.cloud.read(), host)
         self.say(f'{host} has {found.all}')
         self.explain(found)
         if any(isinstance(target, str) for target in found.servers):
@@ -122,7 +122,7 @@ else.
         reads = []
 
         def read():
-            seen = self.cloud.read(zones=True)
+            seen = self.cloud.read()
             self._expect_dead(services.named(seen.services, host), reads)
             return self._forecast(seen, host)
 
@@ -254,7 +254,7 @@ on standard output.
                          f'{service.words}')
                 return arguments.LEFT
             refused = fencing.not_alone(
-                known, service, self.cloud.moment(), parsed_args.within)
+                known, service, self.cloud.nova.at, parsed_args.within)
             if refused:
                 raise base.Refused(f'{refused}.')
             seen.add(service.seen)

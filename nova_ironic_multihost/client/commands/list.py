@@ -142,7 +142,7 @@ def rows(report: ownership_report.OwnershipReport
                 and not takeover.is_anothers(one.task_state, host)
                 for one in seen.instances if not one.deleted),
             'Partition': part.label if part is not None else '',
-            'Zone': report.zones.get(host, ''),
+            'Zone': seen.zones.get(host, ''),
             'Last heartbeat': base.moment(service and service.seen)})
     return found
 

@@ -181,7 +181,7 @@ def _fields(report, node_report, built=None):
         'provision_state_since': base.moment(node.since),
         'maintenance': node.maintenance,
         'partition': part.label if part is not None else '',
-        'zone': report.zones.get(node_report.owner, ''),
+        'zone': seen.zones.get(node_report.owner, ''),
         'barred': (None if provider is None
                    else cloud_state.DISABLED_TRAIT in provider.traits)}
 

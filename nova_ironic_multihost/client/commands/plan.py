@@ -149,8 +149,8 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
                   if one.key in removed else one
                   for one in seen.services if one.key not in added),
                 *map(cloud_state.Service, added.values())),
-            zones=tuple({**report.zones, **(
-                dict.fromkeys(added, zone) if zone else {})}.items())),
+            zones={**seen.zones, **(
+                dict.fromkeys(added, zone) if zone else {})}),
         report.settings, ownership_report.NodeShares(tuple(
             dataclasses.replace(part, hosts=part.hosts.union(added))
             if part is joined else part for part in shares.found)))

@@ -59,7 +59,7 @@ class ShellTestCase(dead.DeadComputeTestCase):
                 'baremetal': self.ironic.endpoint}
         return types.SimpleNamespace(
             session=http,
-            config=types.SimpleNamespace(get_endpoint=urls.get))
+            config=types.SimpleNamespace(get_session_endpoint=urls.get))
 
     def shell(self, *argv, status=0):
         """Run the program: what it has said."""

@@ -52,9 +52,8 @@ class HeirsTestCase(base.BaseTestCase):
             node, 'compute-2', used)
 
     def zones(self, *zones):
-        self.seen = dataclasses.replace(self.seen, zones=tuple(
-            (f'compute-{i}', zone) for i, zone in enumerate(zones, 1)
-            if zone))
+        self.seen = dataclasses.replace(self.seen, zones={
+            f'compute-{i}': zone for i, zone in enumerate(zones, 1) if zone})
 
     def of_nodes(self, **settings):
         return {self.taker(node, **settings) for node in NODES}
@@ -152,9 +151,8 @@ class FencedTestCase(base.BaseTestCase):
         self.seen = views.changed(self.seen, field, index, **changes)
 
     def zones(self, *zones):
-        self.seen = dataclasses.replace(self.seen, zones=tuple(
-            (f'compute-{i}', zone) for i, zone in enumerate(zones, 1)
-            if zone))
+        self.seen = dataclasses.replace(self.seen, zones={
+            f'compute-{i}': zone for i, zone in enumerate(zones, 1) if zone})
 
     def plan(self, *migrating, settings=SETTINGS):
         return forecast.of_host(self.seen, 'Compute-2', settings,
@@ -441,9 +439,8 @@ class DrainedTestCase(base.BaseTestCase):
                       'compute service', self.told()[0])
 
     def test_nobody_is_left_in_their_zone(self):
-        self.seen = dataclasses.replace(self.seen, zones=(
-            ('compute-1', 'here'), ('compute-2', 'there'),
-            ('compute-3', 'here')))
+        self.seen = dataclasses.replace(self.seen, zones={
+            'compute-1': 'here', 'compute-2': 'there', 'compute-3': 'here'})
         self.assertEqual((True, {}), (self.left().stuck,
                                    takes(self.left().nodes)))
 

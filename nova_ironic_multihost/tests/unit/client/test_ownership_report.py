@@ -98,7 +98,7 @@ class JudgementTestCase(base.BaseTestCase):
     def test_server_goes_to_the_heir_in_its_zone(self):
         seen = dataclasses.replace(
             service(self.seen, 'compute-1', up=False, forced_down=True),
-            zones=((host_key('compute-1'), 'a'), (host_key('compute-3'), 'a')))
+            zones={host_key('compute-1'): 'a', host_key('compute-3'): 'a'})
         self.assertEqual(('compute-3', Reason.TAKEN_OVER), (
             self.judge(seen).decider, self.judge(seen).next))
 
@@ -158,8 +158,8 @@ class JudgementTestCase(base.BaseTestCase):
         other = [one for one in views.HOSTS if one != host]
         seen = dataclasses.replace(
             service(self.seen, host, up=False),
-            zones=tuple((host_key(name), zone) for name, zone in (
-                (host, 'a'), (other[0], 'b'), (other[1], 'b'))))
+            zones={host_key(host): 'a', host_key(other[0]): 'b',
+                   host_key(other[1]): 'b'})
         self.assertIn('nobody can take it', self.judge(seen, index).ahead)
         crossing = ownership_report.SharedSettings(points=64, cross_zones=True)
         self.assertIs(Reason.ADOPTED,

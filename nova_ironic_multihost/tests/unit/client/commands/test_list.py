@@ -103,7 +103,7 @@ class RowsTestCase(base.BaseTestCase):
 
     def test_zone(self):
         seen = dataclasses.replace(
-            views.consistent(), zones=((host_key('compute-1'), 'rack'),))
+            views.consistent(), zones={host_key('compute-1'): 'rack'})
         self.assertEqual(['rack', '', ''], [
             row.zone for row in self.rows(seen).values()])
 

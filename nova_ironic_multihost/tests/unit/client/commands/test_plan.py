@@ -61,8 +61,8 @@ class PlanTestCase(base.BaseTestCase):
         self.assertNotIn('compute-1', planned.after)
 
     def test_server_stays_in_its_zone(self):
-        seen = dataclasses.replace(self.seen, zones=(
-            (host_key('compute-1'), 'a'),))
+        seen = dataclasses.replace(self.seen, zones={
+            host_key('compute-1'): 'a'})
         held = [move for move in self.plan(seen, remove=('compute-1',)).moves
                 if move.held]
         self.assertEqual([('compute-1', '')],
@@ -76,7 +76,7 @@ class PlanTestCase(base.BaseTestCase):
     def test_leaked_machine_goes_where_free_nodes_go(self):
         seen = dataclasses.replace(
             views.changed(self.seen, 'instances', 0, deleted=True),
-            zones=((host_key('compute-1'), 'a'),))
+            zones={host_key('compute-1'): 'a'})
         [held] = [move for move in self.plan(
             seen, remove=('compute-1',)).moves if move.held]
         self.assertIn(held.target, ('compute-2', 'compute-3'))
@@ -106,8 +106,8 @@ class PlanTestCase(base.BaseTestCase):
 
     def test_free_nodes_of_a_zone_without_a_member_go_on_to_another(self):
         seen = dataclasses.replace(test_ownership_report.service(
-            self.seen, 'compute-1', up=False), zones=(
-                (host_key('compute-1'), 'a'), (host_key('compute-2'), 'b')))
+            self.seen, 'compute-1', up=False), zones={
+                host_key('compute-1'): 'a', host_key('compute-2'): 'b'})
         rests = {'compute-2': 0, 'compute-3': 0}
         everybody = ring.Preferences(
             {host_key('compute-2'): 'b', host_key('compute-3'): None}, 64)
@@ -119,7 +119,7 @@ class PlanTestCase(base.BaseTestCase):
              if move.source == 'compute-1'})
 
     def test_free_nodes_stay_in_their_zone(self):
-        zones = tuple((host_key(host), 'a') for host in views.HOSTS)
+        zones = {host_key(host): 'a' for host in views.HOSTS}
         seen = dataclasses.replace(self.seen, zones=zones)
         self.assertEqual([], self.plan(
             seen, add=('new',), zone='b').moves)
@@ -128,9 +128,9 @@ class PlanTestCase(base.BaseTestCase):
         self.assertTrue(self.plan(seen, add=('new',), zone='a').moves)
 
     def test_zone_of_the_aggregates(self):
-        zones = tuple((host_key(host), zone) for host, zone in (
+        zones = {host_key(host): zone for host, zone in (
             ('compute-1', 'a'), ('compute-2', 'a'), ('compute-3', 'a'),
-            ('new', 'b')))
+            ('new', 'b'))}
         seen = dataclasses.replace(self.seen, zones=zones)
         self.assertEqual([], self.plan(seen, add=('new',)).moves)
 

@@ -98,8 +98,6 @@ what to do). Ctrl-C ends the waiting, and nothing else.
                          or self._taken(known, service)):
             raise base.Refused(f'{refusal(known, service)}.')
         self.cloud.change(service, body)
-        if body and not (service.disabled or parsed_args.even_if_last):
-            self._undo_if_last(service)
         self.say(
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
@@ -112,21 +110,6 @@ what to do). Ctrl-C ends the waiting, and nothing else.
                      f'"undrain {service.host}" undoes it')
             return arguments.DONE
         return self._watch(service.host, parsed_args.wait)
-
-    def _undo_if_last(self, service):
-        """Enable it again if the others were drained at the same moment.
-
-        :param service: as it was before
-        """
-        try:
-            known = self.cloud.computes()
-        except cloud_state.CloudError:
-            return
-        if not self._taken(known, service):
-            self.cloud.change(service, {'status': 'enabled'})
-            raise base.Refused(
-                f'{refusal(known, service)}. The others were disabled at the '
-                f'same moment, so {service.host} is enabled again.')
 
     def _taken(self, known, service):
         """Return whether another one takes its nodes, as far as is known."""

@@ -2,7 +2,6 @@
 
 import datetime
 
-import fixtures
 import requests
 
 from nova_ironic_multihost.client.commands import drain
@@ -80,23 +79,6 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.assertIn('undrain west', err)
         self.drain('east', '--even-if-last')
         self.assertEqual(1, len(self.cloud.changes))
-
-    def test_the_last_two_at_the_same_moment(self):
-        change = self.cloud.change
-
-        def both(*args, **more):
-            self.west(status='disabled')
-            return change(*args, **more)
-
-        self.useFixture(fixtures.MockPatchObject(self.cloud, 'change', both))
-        out, err = self.drain('east', status=2)
-        self.assertEqual('', out)
-        self.assertIn('undrain west', err)
-        self.assertIn('at the same moment', err)
-        self.assertEqual('enabled', self.cloud.services[0]['status'])
-        self.west(status='enabled')
-        self.drain('east', '--even-if-last')
-        self.assertEqual('disabled', self.cloud.services[0]['status'])
 
     def test_one_that_is_down(self):
         self.east(state='down')

@@ -230,7 +230,8 @@ def partition(known: UpgradeInputs) -> abc.Iterator[str]:
                    '[ironic]conductor_group or [ironic]shard: unset it, or '
                    'set one of them.')
         return
-    seen, nodes = known.seen, known.partition_nodes
+    seen, nodes = known.seen, known.cloud.nodes_of(
+        mine.partition.conductor_group, mine.partition.shard)
     unknown = sorted(name for name in mine.partition.peer_list
                      if host_key(name) not in seen.service_of)
     if unknown:
@@ -256,9 +257,9 @@ def zones(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does no availability zone keep free nodes from moving?"""
     if known.settings.text('ironic_multihost', 'move_across_zones') == 'True':
         return
-    members = collections.defaultdict(list)
+    members, zone_of = collections.defaultdict(list), known.cloud.zones()
     for host in sorted(known.peers):
-        members[known.zones.get(host_key(host))].append(host)
+        members[zone_of.get(host_key(host))].append(host)
     bare = members.pop(None, [])
     if bare and members:
         yield (f'{arguments.some(bare)} is in no availability zone, and '
@@ -293,8 +294,12 @@ def shared_settings(known: UpgradeInputs) -> abc.Iterator[str]:
                    '[ironic]conductor_group or [ironic]shard, or none.')
     for group in by_label.values():
         yield from _differences(group)
-    if len(known.hosts) > 1:
-        yield from _not_collected(known)
+    absent = sorted(host for host in known.hosts
+                    if host_key(host) not in by_key)
+    if absent and len(known.hosts) > 1:
+        yield (f'The settings of {arguments.some(absent)} are not compared: '
+               'collect nova.conf of each compute service into one directory '
+               'and name that with --collected.')
 
 
 def _described(part: peers.Partition) -> str:
@@ -322,19 +327,6 @@ def _differences(group: list[NovaConf]) -> abc.Iterator[str]:
                         'share nodes.')
 
 
-def _not_collected(known: UpgradeInputs) -> abc.Iterator[str]:
-    have = {one.key: one for one in known.computes}
-    absent = sorted(host for host in known.hosts if host_key(host) not in have)
-    if absent:
-        yield (f'The settings of {arguments.some(absent)} are not compared: '
-               'collect nova.conf of each compute service into one directory '
-               'and name that with --collected.' + ''.join(
-                   f' {one.host} has ' + ', '.join(
-                       f'{option} = {value}'
-                       for option, value in one.shared.items()) + '.'
-                   for one in have.values() if len(have) == 1))
-
-
 def drivers(known: UpgradeInputs) -> abc.Iterator[str]:
     """Do all hosts have this driver?
 
@@ -350,11 +342,11 @@ def drivers(known: UpgradeInputs) -> abc.Iterator[str]:
                'without asking. Switch it in the same maintenance window, and '
                'do not restart or disable it before (documentation, page '
                '"From one compute service to several, and back").')
-    seen = known.seen
+    seen, marked = known.seen, known.cloud.marked('OWNER_NOVA')
     bare = collections.Counter(
         record.host for record in seen.records
         if record.owner in seen.up_hosts and record.node in seen.provider_of
-        and record.node not in known.marked)
+        and record.node not in marked)
     for host, count in sorted(bare.items()):
         yield (f'{arguments.counted(count, "node")} of {host} without the '
                f"trait OWNER_NOVA, which nova 34 needs: {host} runs nova's "
@@ -374,13 +366,13 @@ def scheduling(known: UpgradeInputs) -> abc.Iterator[str]:
             yield (f'{one.origin} has [filter_scheduler]host_subset_size = '
                    f'{size}, which turns off the weighers of {virtual}: '
                    f'remove it on the schedulers ({_SCHEDULING}).')
-    found = known.placement
-    if found.retries == 1 and others:
-        yield (f'{found.origin} has {_ONE_TRY}, and builds of {virtual} '
+    origin, retries, stale = known.placement
+    if retries == 1 and others:
+        yield (f'{origin} has {_ONE_TRY}, and builds of {virtual} '
                f'conflict often: remove it and set {READ_COMMITTED} '
                f'({_SCHEDULING}).')
-    elif found.retries != 1 and found.stale:
-        yield (f'With {found.origin} placement may allocate one node to two '
+    elif retries != 1 and stale:
+        yield (f'With {origin} placement may allocate one node to two '
                f'servers: set {READ_COMMITTED if others else _ONE_TRY} '
                f'({_SCHEDULING}).')
 

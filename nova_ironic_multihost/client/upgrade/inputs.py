@@ -139,17 +139,6 @@ class NovaConf:
                        self.conf.ironic[f'{cause}_retries'] or 0))
 
 
-class PlacementConf(typing.NamedTuple):
-    """Settings of placement.conf."""
-
-    #: Names of the files, for people.
-    origin: str
-    #: ``[placement]allocation_conflict_retry_count``.
-    retries: int
-    #: A repeated read in a transaction may be stale.
-    stale: bool
-
-
 class Unit(typing.NamedTuple):
     """A unit of systemd.
 
@@ -203,8 +192,8 @@ class UpgradeInputs:
     def settings(self):
         """The NovaConf of this host."""
         found = NovaConf(_parsed('nova', 'nova-compute', [
-            *(('--config-file', file) for file in self._args.config_file),
-            *(('--config-dir', name) for name in self._args.config_dir)]))
+            *(f'--config-file={file}' for file in self._args.config_file),
+            *(f'--config-dir={name}' for name in self._args.config_dir)]))
         if not found.origin:
             raise Unknown(
                 'There is no nova.conf where nova-compute looks for it, or '
@@ -219,7 +208,7 @@ class UpgradeInputs:
             # Without the directories and the environment of this host.
             NovaConf(_parsed(
                 'nova', 'nova-compute',
-                [('--config-file', str(file)) for file in files],
+                [f'--config-file={file}' for file in files],
                 default_config_files=[], default_config_dirs=[],
                 use_env=False), name)
             for name, files in _collected(self._args.collected)]
@@ -234,12 +223,15 @@ class UpgradeInputs:
 
     @once
     def placement(self):
-        """The PlacementConf."""
+        """Of placement.conf: (names of the files, retries, stale reads).
+
+        A repeated read in a transaction may be stale.
+        """
         given = self._args.placement_config
         # A copy is read without directories and environment of this host.
         conf = _parsed(
             'placement', 'placement',
-            [('--config-file', file) for file in given],
+            [f'--config-file={file}' for file in given],
             **({'default_config_dirs': [], 'use_env': False} if given else {}))
         origin = ', '.join(dict.fromkeys(conf.config_file))
         if not origin:
@@ -252,10 +244,9 @@ class UpgradeInputs:
             url = urllib.parse.unquote_plus(
                 f'{database.connection or "mysql:"}?'
                 f'{database.connection_parameters}').lower()
-            return PlacementConf(
-                origin, conf.placement.allocation_conflict_retry_count,
-                url.startswith(('mysql', 'mariadb'))
-                and 'read committed' not in url.replace('-', ' '))
+            return (origin, conf.placement.allocation_conflict_retry_count,
+                    url.startswith(('mysql', 'mariadb'))
+                    and 'read committed' not in url.replace('-', ' '))
         except (cfg.Error, ValueError) as error:
             # Without the text of the error: the password may be in it.
             raise Unknown(f'{origin} cannot be understood: correct it.'
@@ -289,22 +280,6 @@ class UpgradeInputs:
         """The state of the cloud, a CloudState."""
         return self.cloud.read()
 
-    @once
-    def zones(self):
-        """Availability zones: host -> zone."""
-        return self.cloud.zones()
-
-    @once
-    def marked(self):
-        """Uuids of the resource providers with the trait OWNER_NOVA."""
-        return self.cloud.marked('OWNER_NOVA')
-
-    @once
-    def partition_nodes(self):
-        """Uuids of the nodes in the partition of this host."""
-        mine = self.settings.partition
-        return self.cloud.nodes_of(mine.conductor_group, mine.shard)
-
     @property
     def hosts(self):
         """The hosts that are up or own nodes."""
@@ -324,7 +299,7 @@ class UpgradeInputs:
 def _parsed(project, prog, given, **how):
     """Return the ConfigOpts of the files that a service reads.
 
-    :param given: pairs (option of the command line, value).
+    :param given: words of the command line.
     """
     conf = cfg.ConfigOpts()
     if project == 'nova':
@@ -336,15 +311,13 @@ def _parsed(project, prog, given, **how):
             cfg.StrOpt('connection', secret=True),
             cfg.StrOpt('connection_parameters', default='', secret=True),
         ], 'placement_database')
-    named = ', '.join(value for _, value in given) or f'{project}.conf'
     try:
-        conf([word for pair in given for word in pair], project=project,
-             prog=prog, **how)
+        conf(given, project=project, prog=prog, **how)
     except (cfg.ConfigFileParseError, UnicodeDecodeError) as error:
         # Without the text of the error: the line may have a password in it.
         raise Unknown(
-            f'{getattr(error, "config_file", named)} cannot be understood: '
-            'write "[GROUP]" and "option = value", in UTF-8.'
+            f'{getattr(error, "config_file", " ".join(given))} cannot be '
+            'understood: write "[GROUP]" and "option = value", in UTF-8.'
             ) from error
     except (cfg.Error, OSError) as error:
         raise Unknown(f'{project}.conf cannot be read: {error}. Run this as '
@@ -354,17 +327,12 @@ def _parsed(project, prog, given, **how):
 
 
 def _register_nova(conf):
-    """Register nova's options and ours; it needs nova."""
-    try:
-        # Libraries of nova warn at import.
-        with warnings.catch_warnings(action='ignore'):
-            from nova.conf import opts as nova
-            from oslo_messaging import opts as oslo_messaging
-            from oslo_service import service as oslo_service
-    except ImportError as error:
-        raise Unknown(
-            f'nova cannot be imported by {sys.executable}: {error}. Install '
-            'the package where nova is, and run this from there.') from error
+    """Register nova's options and ours."""
+    # Libraries of nova warn at import.
+    with warnings.catch_warnings(action='ignore'):
+        from nova.conf import opts as nova
+        from oslo_messaging import opts as oslo_messaging
+        from oslo_service import service as oslo_service
     for group, listed in [*nova.list_opts(), *oslo_service.list_opts(),
                           *oslo_messaging.list_opts()]:
         # Not with nova's own group object, which belongs to its global one.

@@ -3,6 +3,7 @@
 """Inputs of the checks from nova.conf files, with all else as it should be."""
 
 import pathlib
+from unittest import mock
 
 import fixtures
 from oslotest import base
@@ -42,10 +43,14 @@ class CheckTestCase(UpgradeTestCase):
 
     CHECK = None
 
-    def known(self, text='', driver=OURS, host='compute-1', others=(), **more):
+    def known(self, text='', driver=OURS, host='compute-1', others=(),
+              zones=(), marked=ALL, nodes=ALL, **more):
         """Inputs of a host with this nova.conf.
 
         :param others: the nova.conf of other hosts, by name
+        :param zones: availability zones of hosts
+        :param marked: providers with the trait OWNER_NOVA
+        :param nodes: those of the partition of the host
         :param more: inputs that are otherwise
         """
         mine = self.write('mine.conf',
@@ -57,10 +62,11 @@ class CheckTestCase(UpgradeTestCase):
         return self.inputs(*argv, kind=type('Inputs', (
             inputs.UpgradeInputs,), {
                 'probe': LOADED, 'nova': '34.0.0', 'units': [],
-                'seen': views.consistent(), 'zones': {}, 'marked': ALL,
-                'partition_nodes': ALL,
-                'placement': inputs.PlacementConf('p.conf', 1, False),
-                **more}))
+                'seen': views.consistent(), 'cloud': mock.Mock(**{
+                    'zones.return_value': dict(zones),
+                    'marked.return_value': marked,
+                    'nodes_of.return_value': nodes}),
+                'placement': ('p.conf', 1, False), **more}))
 
     def assert_silent(self, *args, **more):
         self.assertEqual([], list(self.CHECK(self.known(*args, **more))))

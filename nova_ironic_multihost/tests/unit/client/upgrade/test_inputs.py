@@ -122,13 +122,13 @@ class PlacementTestCase(InputsTestCase):
             self.placement('').placement)
         self.assertEqual(1, self.placement(
             '[placement]\nallocation_conflict_retry_count = 1\n'
-        ).placement.retries)
+        ).placement[1])
 
     def stale(self, connection, parameters=''):
         text = f'connection_parameters = {parameters}\n'
         if connection:
             text += f'connection = {connection}\n'
-        return self.placement(f'[placement_database]\n{text}').placement.stale
+        return self.placement(f'[placement_database]\n{text}').placement[2]
 
     def test_a_repeated_read_may_be_stale(self):
         url = 'mysql+pymysql://placement:secret@db/placement'
@@ -151,12 +151,12 @@ class PlacementTestCase(InputsTestCase):
     def test_where_placement_looks(self):
         path = self.write('etc/placement.conf', '')
         with self.look_in(str(self.root / 'etc')):
-            self.assertEqual(path, self.known().placement.origin)
+            self.assertEqual(path, self.known().placement[0])
             self.write('etc/placement.conf.d/more.conf',
                        '[placement]\nallocation_conflict_retry_count = 1\n')
-            self.assertEqual(1, self.known().placement.retries)
+            self.assertEqual(1, self.known().placement[1])
             # Another host has other directories.
-            self.assertEqual(10, self.placement('').placement.retries)
+            self.assertEqual(10, self.placement('').placement[1])
 
     def test_none(self):
         with self.look_in():
@@ -232,20 +232,9 @@ class CloudTestCase(InputsTestCase):
     def test_no_credentials(self):
         self.connect.side_effect = cloud_state.CloudError('Set them.')
         known = self.known()
-        for name in 'seen', 'zones', 'marked', 'partition_nodes', 'hosts':
+        for name in 'cloud', 'seen', 'hosts', 'peers':
             self.assert_unknown('Set them.', known, name)
         self.connect.assert_called_once_with(None, None)
-
-    def test_marks_are_those_of_nova(self):
-        self.known().marked  # noqa: B018
-        self.cloud.marked.assert_called_once_with('OWNER_NOVA')
-
-    def test_the_nodes_of_this_partition(self):
-        known = self.known()
-        self.write('mine/nova.conf',
-                   OURS + '[ironic]\nshard = s\nconductor_group = g\n')
-        known.partition_nodes  # noqa: B018
-        self.cloud.nodes_of.assert_called_once_with('g', 's')
 
     def test_who_shares_nodes_with_this_host(self):
         self.assertEqual(['compute-1', 'compute-2', 'compute-3'],

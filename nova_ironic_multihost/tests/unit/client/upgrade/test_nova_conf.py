@@ -5,7 +5,6 @@
 import builtins
 import os
 import pathlib
-import sys
 from unittest import mock
 import warnings
 
@@ -142,12 +141,6 @@ class SettingsTestCase(NovaConfTestCase):
             warnings.simplefilter('always')
             self.assertTrue(self.of(OURS).driver)
         self.assertEqual([], told)
-
-    def test_without_nova(self):
-        # An import of what is None there fails.
-        with mock.patch.dict(sys.modules, {'nova.conf': None}):
-            self.assert_unknown('Install the package where nova is',
-                                self.settings)
 
 
 class CollectedTestCase(NovaConfTestCase):

@@ -155,7 +155,8 @@ class NodeAudits:
             seconds = timeutils.delta_seconds(
                 timeutils.normalize_time(since), timeutils.utcnow())
             # The clock of a conductor may be ahead.
-            self._service.recorder.note_wait(wait, max(0, seconds))
+            self._service.status_server.waits.labels(wait.value).observe(
+                max(0, seconds))
 
     def _note_owner_wait(self, wait, audit, host):
         """Count the seconds since the last heartbeat of an old owner."""

@@ -27,7 +27,6 @@ from nova_ironic_multihost.engine.base.ports import Registration
 from nova_ironic_multihost.engine.base.ports import Traits
 from nova_ironic_multihost.engine.nodes.due_nodes import DueNodes
 from nova_ironic_multihost.engine.nodes import peer_poll
-from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.health import StatusSnapshot
 from nova_ironic_multihost.rules import liveness
@@ -259,8 +258,8 @@ class HealthProbe:
     def __init__(self, host: str, auditor: auditors.Auditor,
                  peer_poller: peer_poll.PeerPoller, recorder: Metrics,
                  bounds: abc.Callable[[], health.HealthLimits],
-                 ending: abc.Callable[[], bool] = lambda: False,
-                 listening: abc.Callable[[], bool] = lambda: True,
+                 ending: abc.Callable[[], bool],
+                 listening: abc.Callable[[], bool],
                  clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._auditor = auditor
@@ -280,38 +279,26 @@ class HealthProbe:
 
     def verdict(self) -> health.HealthState:
         """Return whether this compute service is healthy."""
-        # Read before the clock, so that no time is in the future.
-        totals = self._recorder.totals
-        turns = totals.turns
-        return health.judge(health.HealthInputs(
-            started=self._started, ending=self._ending(),
-            listening=self._listening(),
-            audit=turns[Work.AUDIT].sign, peer_poll=turns[Work.PEER_POLL].sign,
-            peer_poll_ended=turns[Work.PEER_POLL].ended,
-            services=turns[Work.SERVICES].succeeded,
-            asking=totals.oldest_awaited), self._read_limits(),
-            self._clock())
-
-    def _read_limits(self) -> health.HealthLimits:
-        """Return the limits, the last ones if nova.conf has an error.
-
-        A working service must not end for that: it could not start again.
-        """
+        # A working service must not end for an error in nova.conf: it could
+        # not start again.
         with contextlib.suppress(Exception):
             self._limits = self._bounds()
-        return self._limits
+        return health.judge(self.picture(), self._limits)
 
     def picture(self) -> StatusSnapshot:
         """Return the state of this moment."""
         audit = self._auditor.last
         absences = self._auditor.absences
-        totals = self._recorder.totals
+        recorder = self._recorder
+        # Read before the clock, so that no time is in the future.
+        turns, asking = dict(recorder.turns), recorder.oldest_asking
         return StatusSnapshot(
-            self._host, self._clock(), totals, self.verdict(),
+            self._host, self._clock(), recorder.begun, self._started,
+            dict(recorder.counts), turns, dict(recorder.pending), asking,
+            self._listening(), self._ending(),
             view=self._peer_poller.view or (audit.view if audit else None),
             reasons=audit.reasons if audit else None,
-            missing=len(absences.counts), braked=absences.braked,
-            ending=self._ending())
+            missing=len(absences.counts), braked=absences.braked)
 
 
 def clock() -> float:

@@ -13,9 +13,11 @@ kills it afterwards (proof: page "Watchdog and lease").
 from collections import abc
 import dataclasses
 import enum
+import operator
 
-from nova_ironic_multihost.rules.counters import Counters
+from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
@@ -54,24 +56,6 @@ def bounds(interval: float | None, period: float, timeout: float,
 
 
 @dataclasses.dataclass(frozen=True)
-class HealthInputs:
-    """What was seen of a compute service; times by one monotonic clock."""
-
-    #: End of its start, with nova's first audit.
-    started: float | None = None
-    ending: bool = False
-    listening: bool = True
-    #: Last progress of the audit and of the peer poll.
-    audit: float | None = None
-    peer_poll: float | None = None
-    peer_poll_ended: float | None = None
-    #: When nova's conductor last returned the services.
-    services: float | None = None
-    #: Time of the oldest request that Ironic may still answer.
-    asking: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
 class HealthState:
     """Whether it is healthy, and a line for people to read."""
 
@@ -79,26 +63,69 @@ class HealthState:
     why: str
 
 
-def judge(inputs: HealthInputs, limits: HealthLimits, now: float
-         ) -> HealthState:
+@dataclasses.dataclass(frozen=True)
+class StatusSnapshot:
+    """A compute service at one moment; times by one monotonic clock."""
+
+    host: str
+    at: float
+    #: Start of the process, and its end with nova's first audit.
+    begun: float
+    started: float | None
+    counts: abc.Mapping[Event, int]
+    turns: abc.Mapping[Work, RunStats]
+    #: Kind -> uuid -> when it was first seen pending.
+    pending: abc.Mapping[Pending, abc.Mapping[str, float]]
+    #: Time of the oldest request that Ironic may still answer.
+    asking: float | None = None
+    #: It reads its RPC queue.
+    listening: bool = True
+    #: It is stopping, and no longer polls peers and Ironic.
+    ending: bool = False
+    view: peers.View | None = None
+    #: None before its first audit of all nodes.
+    reasons: abc.Mapping[str, Reason] | None = None
+    #: Its nodes that Ironic does not list; ``braked``: too many to delete any.
+    missing: int = 0
+    braked: bool = False
+
+    @property
+    def pending_seconds(self) -> float:
+        """Seconds since the oldest pending takeover; 0 if there is none."""
+        return max(0, self.at - min(
+            (since for some in self.pending.values()
+             for since in some.values()), default=self.at))
+
+    def age(self, work: Work) -> float:
+        """Return the seconds since the last success or the process start."""
+        succeeded = self.turns[work].succeeded
+        return self.at - (self.begun if succeeded is None else succeeded)
+
+    def waiting(self, kind: Pending) -> list[tuple[str, float]]:
+        """Return (uuid, seconds) of all that is pending, the oldest first."""
+        return [(uuid, self.at - since) for uuid, since in sorted(
+            self.pending[kind].items(), key=operator.itemgetter(1, 0))]
+
+
+def judge(seen: StatusSnapshot, limits: HealthLimits) -> HealthState:
     """Return whether a compute service is healthy."""
     # It is unhealthy only if a restart or an operator can help.
-    if inputs.ending:
+    if seen.ending:
         return HealthState(True, 'This compute service is about to end.')
-    if inputs.started is None:
+    if seen.started is None:
         return HealthState(True, 'This compute service starts.')
-    if not inputs.listening:
+    if not seen.listening:
         return HealthState(False, 'Nobody reads the messages that are sent to '
                            'this compute service any more: restart it.')
-    started = inputs.started
+    started, poll = seen.started, seen.turns[Work.PEER_POLL]
+    answered = seen.turns[Work.SERVICES].succeeded
     silence = {
-        what: now - max(started, since or started)
-        for what, since in (('audit', inputs.audit),
-                            ('peer poll', inputs.peer_poll),
-                            ('conductor', inputs.services))}
+        what: seen.at - max(started, since or started)
+        for what, since in (('audit', seen.turns[Work.AUDIT].sign),
+                            ('peer poll', poll.sign),
+                            ('conductor', answered))}
     if (silence['conductor'] > limits.conductor
-            and inputs.peer_poll_ended is not None
-            and inputs.peer_poll_ended > (inputs.services or started)):
+            and poll.ended is not None and poll.ended > (answered or started)):
         return HealthState(False, 'nova-conductor has not answered for '
                            f'{silence["conductor"]:.0f} s: are '
                            'nova-conductor, its database and the message '
@@ -108,7 +135,7 @@ def judge(inputs: HealthInputs, limits: HealthLimits, now: float
                                 ('audit', limits.audit))
             if limit is not None and silence[what] > limit]
     # While Ironic does not answer, a new process would hang as well.
-    unanswered = now - inputs.asking if inputs.asking is not None else 0
+    unanswered = seen.at - seen.asking if seen.asking is not None else 0
     if unanswered > UNANSWERED:
         return HealthState(True, 'Ironic has not answered a request for '
                            f'{unanswered:.0f} s; this compute service goes on '
@@ -120,57 +147,6 @@ def judge(inputs: HealthInputs, limits: HealthLimits, now: float
             'Meditation Report (SIGUSR2) and restart it.',
         )
     return HealthState(True, 'This compute service is well.')
-
-
-#: Reasons of nodes that move to another compute service, or wait for it.
-MOVING = (Reason.ADOPTED, Reason.ADOPTION_WAITS, Reason.PULLED,
-          Reason.ALLOCATED, Reason.QUEUED, Reason.AWAITED, Reason.UNANSWERED,
-          Reason.STARTING, Reason.TAKEN_OVER, Reason.INSTANCE_WAITS,
-          Reason.TAKEOVER_FAILED)
-
-
-@dataclasses.dataclass(frozen=True)
-class StatusSnapshot:
-    """A compute service at one moment, by the clock of ``totals``."""
-
-    host: str
-    at: float
-    totals: Counters
-    verdict: HealthState
-    view: peers.View | None = None
-    #: None before its first audit of all nodes.
-    reasons: abc.Mapping[str, Reason] | None = None
-    #: Its nodes that Ironic does not list; ``braked``: too many to delete any.
-    missing: int = 0
-    braked: bool = False
-    #: It is stopping, and no longer polls peers and Ironic.
-    ending: bool = False
-
-    @property
-    def pending_seconds(self) -> float:
-        """Seconds since the oldest pending takeover; 0 if there is none."""
-        oldest = self.totals.oldest_pending
-        return 0 if oldest is None else max(0, self.at - oldest)
-
-    def age(self, work: Work) -> float:
-        """Return the seconds since the last success, see ``Counters.age``."""
-        return self.totals.age(work, self.at)
-
-    def moving(self) -> abc.Mapping[Reason, str]:
-        """Return each reason for which nodes move -> uuid of one such node."""
-        examples: dict[Reason, str] = {}
-        for node, reason in (self.reasons or {}).items():
-            if reason in MOVING:
-                examples.setdefault(reason, node)
-        return {reason: examples[reason] for reason in MOVING
-                if reason in examples}
-
-    def waiting(self, kind: Pending) -> list[tuple[str, float]]:
-        """Return (uuid, seconds) of all that is pending, the oldest first."""
-        return sorted(
-            ((key, self.at - since) for key, since
-             in self.totals.pending[kind].items()),
-            key=lambda one: (-one[1], one[0]))
 
 
 class ServiceState(enum.Enum):

@@ -23,11 +23,10 @@ import zlib
 from oslo_log import log as logging
 import prometheus_client
 from prometheus_client import core as families
-from prometheus_client import utils
 
-from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.health import HealthState
 from nova_ironic_multihost.rules.health import StatusSnapshot
@@ -54,6 +53,9 @@ GRACE = 1
 
 #: The path of the health, before the name of the host.
 HEALTH = '/healthz/'
+
+#: Upper bounds of the buckets of a wait, in seconds.
+BOUNDS = (1, 10, 30, 60, 90, 120, 300, 600, 1800, 3600, 14400)
 
 #: Values of the label ``result``.
 MOVES = {'adopted': Event.ADOPTED, 'pulled': Event.PULLED,
@@ -181,6 +183,7 @@ class StatusServer:
 
     :param where: (address, port) of the server, None for none.
     :ivar server: the :class:`Server` while it runs.
+    :ivar waits: of :class:`Exposition`.
     """
 
     def __init__(self, host: str, picture: abc.Callable[[], StatusSnapshot],
@@ -189,7 +192,9 @@ class StatusServer:
                  where: tuple[str, int] | None) -> None:
         self._picture = picture
         self._where = where
+        self._verdict = verdict
         exposition = Exposition(picture, version())
+        self.waits = exposition.waits
         self._pages = {
             '/metrics': lambda: (200, exposition.text()),
             f'{HEALTH}{host}': lambda: _page(verdict()),
@@ -236,7 +241,8 @@ class StatusServer:
     def report(self) -> str:
         """Return the section of a report; a signal handler calls it."""
         try:
-            return '\n'.join(report_lines(self._picture()))
+            return '\n'.join(
+                report_lines(self._picture(), self._verdict()))
         except Exception as exc:  # noqa: BLE001
             return f'This section has failed: {exc!r}'
 
@@ -254,13 +260,22 @@ def version() -> str:
 
 
 class Exposition:
-    """Writes a snapshot as metrics, in the place of a registry."""
+    """Writes a snapshot as metrics, in the place of a registry.
+
+    :ivar waits: the histogram of the waits that have ended.
+    """
 
     def __init__(
         self, picture: abc.Callable[[], StatusSnapshot], version: str
     ) -> None:
         self._picture = picture
         self._version = version
+        self.waits = prometheus_client.Histogram(
+            f'{PREFIX}_wait_seconds',
+            'How long builds, deletes, moves and takeovers waited.',
+            ['operation'], registry=None, buckets=BOUNDS)
+        for wait in Wait:
+            self.waits.labels(wait.value)
 
     def text(self) -> str:
         """Return the metrics of this moment."""
@@ -275,7 +290,11 @@ class Exposition:
         yield from _of_nodes(picture)
         yield from _of_events(picture)
         yield from _of_work(picture)
-        yield _of_waits(picture)
+        for family in self.waits.collect():
+            # No other metric says when its values began.
+            family.samples = [one for one in family.samples
+                              if not one.name.endswith('_created')]
+            yield family
 
 
 def _of_nodes(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
@@ -299,7 +318,7 @@ def _of_nodes(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
 
 
 def _of_events(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
-    counts = picture.totals.counts
+    counts = picture.counts
     for name, text, results in (
             ('moves', 'Free nodes that came to this compute service.', MOVES),
             ('takeovers', 'Instances that were taken over.', TAKEOVERS)):
@@ -324,7 +343,7 @@ def _of_work(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
     for name, work, what in (
             ('listing', Work.LISTING, 'asking Ironic what has changed'),
             ('audit', Work.AUDIT, 'an audit of all nodes')):
-        seconds = picture.totals.turns[work].seconds
+        seconds = picture.turns[work].seconds
         if seconds is not None:
             yield _gauge(f'{name}_seconds',
                          f'How long {what} took the last time.', seconds)
@@ -334,39 +353,27 @@ def _of_work(picture: StatusSnapshot) -> abc.Iterator[families.Metric]:
                          picture.age(work))
 
 
-def _of_waits(picture: StatusSnapshot) -> families.Metric:
-    family = families.HistogramMetricFamily(
-        f'{PREFIX}_wait_seconds',
-        'How long builds, deletes, moves and takeovers waited.',
-        labels=['operation'])
-    for wait, histogram in picture.totals.waits.items():
-        family.add_metric(
-            [wait.value],
-            [(utils.floatToGoString(bound), count) for bound, count
-             in zip(counters.BOUNDS, histogram.counts)], histogram.seconds)
-    return family
-
-
 def _gauge(name: str, text: str, value: float) -> families.Metric:
     return families.GaugeMetricFamily(f'{PREFIX}_{name}', text, value=value)
 
 
-def report_lines(picture: StatusSnapshot) -> abc.Iterator[str]:
+def report_lines(picture: StatusSnapshot, verdict: HealthState
+                ) -> abc.Iterator[str]:
     """Yield the lines of the section."""
     yield f'Compute service: {picture.host}'
-    yield f'Health: {picture.verdict.why}'
+    yield f'Health: {verdict.why}'
     yield from _members(picture)
     yield from _nodes(picture)
     yield from _pending(picture)
     yield 'Work:'
     for work in Work:
         yield f'  {work.value}: {_turns(picture, work)}'
-    asking = picture.totals.oldest_asking
+    asking = picture.asking
     if asking is not None:
         yield (f'  a request to Ironic has been under way for '
                f'{picture.at - asking:.1f} s')
     yield 'Since the process began:'
-    for event, number in picture.totals.counts.items():
+    for event, number in picture.counts.items():
         yield f'  {number} times {event.value}'
 
 
@@ -386,12 +393,10 @@ def _nodes(picture: StatusSnapshot) -> abc.Iterator[str]:
         yield 'Nodes: not known yet'
         return
     yield f'Nodes: {len(picture.reasons)}'
+    examples = {reason: node for node, reason in picture.reasons.items()}
     for reason, number in ownership.count_reasons(picture.reasons).items():
         if number:
-            yield f'  {number} {reason.value}'
-    yield 'In transition:'
-    yield from [f'  {reason.value}: for example {node}' for reason, node
-                in picture.moving().items()] or ['  nothing']
+            yield f'  {number} {reason.value}: for example {examples[reason]}'
     yield (f'Brake of vanished nodes: engaged, {picture.missing} are missing'
            if picture.braked else 'Brake of vanished nodes: not engaged')
 
@@ -405,7 +410,7 @@ def _pending(picture: StatusSnapshot) -> abc.Iterator[str]:
 
 
 def _turns(picture: StatusSnapshot, work: Work) -> str:
-    turns = picture.totals.turns[work]
+    turns = picture.turns[work]
     if turns.succeeded is None:
         return 'not done yet' + (
             '' if turns.sign is None

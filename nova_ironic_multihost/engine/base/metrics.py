@@ -2,43 +2,52 @@
 
 """Counts and times the work of this compute service.
 
-``_lock`` is held only to replace the immutable counters: any thread may write,
-and a signal handler may read in the middle of a write.
+Any thread may write. No reader takes ``_lock``: a signal handler may read in
+the middle of a write.
 """
 
 from collections import abc
 import contextlib
-import itertools
 import threading
 import time
 
 from nova_ironic_multihost.rules import counters
-from nova_ironic_multihost.rules.counters import Counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import RunStats
-from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 
+#: Seconds with other answers after which a request to Ironic is lost.
+LOST = 600
+
 
 class Metrics:
-    """The counters and times of this process; clock in monotonic seconds."""
+    """The counters and times of this process; clock in monotonic seconds.
+
+    :ivar pending: kind -> uuid -> when it was first seen pending.
+    """
 
     def __init__(self, clock: abc.Callable[[], float] = time.monotonic
                 ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._requests = itertools.count()
-        # The thread of each work that lasts; replaced, never changed.
-        self._threads: dict[Work, int] = {}
-        #: All counts and times so far.
-        self.totals = Counters(begun=clock())
+        self.begun = clock()
+        self.counts = dict.fromkeys(Event, 0)
+        self.turns = dict.fromkeys(Work, RunStats())
+        self.pending: dict[Pending, abc.Mapping[str, float]] = dict.fromkeys(
+            Pending, {})
+        #: The threads of work that lasts as long as the process.
+        self._threads = {Work.AUDIT: 0, Work.PEER_POLL: 0}
+        #: Unanswered request to Ironic -> its time.
+        self._asking: dict[object, float] = {}
+        #: When Ironic last answered a request.
+        self._heard: float | None = None
 
     def count(self, event: Event, number: int = 1) -> None:
         """Count an event."""
         with self._lock:
-            self.totals = self.totals.counted(event, number)
+            self.counts[event] += number
 
     def note_move(self, reason: Reason | None, done: bool) -> None:
         """Count a move of a record to this host; only free nodes count."""
@@ -46,41 +55,32 @@ class Metrics:
         if came is not None:
             self.count(came if done else Event.MOVE_FAILED)
 
-    def note_wait(self, wait: Wait, seconds: float) -> None:
-        """Count a wait that is over."""
-        with self._lock:
-            self.totals = self.totals.waited(wait, seconds)
-
     @contextlib.contextmanager
     def turn(self, work: Work) -> abc.Iterator[None]:
         """Time a run of some work, and note whether it fails."""
         begun = self._clock()
-        if work in counters.LASTING:
-            self._threads = {**self._threads, work: threading.get_ident()}
+        if work in self._threads:
+            self._threads[work] = threading.get_ident()
         self.sign(work)
         done = False
         try:
             yield
             done = True
         finally:
-            self._note(work, lambda turns: turns.over(
-                begun, self._clock(), done))
+            with self._lock:
+                self.turns[work] = self.turns[work].over(
+                    begun, self._clock(), done)
 
     def sign(self, work: Work) -> None:
         """Note that some work has made progress."""
-        self._note(work, lambda turns: turns.seen(self._clock()))
-
-    def _note(self, work: Work, change: abc.Callable[[RunStats], RunStats]
-             ) -> None:
         with self._lock:
-            self.totals = self.totals.with_turns(
-                work, change(self.totals.turns[work]))
+            self.turns[work] = self.turns[work].seen(self._clock())
 
     def note_pending(self, kind: Pending, keys: abc.Set[str]) -> None:
         """Replace the uuids that are pending of one kind."""
-        with self._lock:
-            self.totals = self.totals.with_pending(
-                kind, keys, self._clock())
+        before, now = self.pending[kind], self._clock()
+        self.pending[kind] = {key: before.get(key, now)
+                              for key in sorted(keys)}
 
     @contextlib.contextmanager
     def asking(self) -> abc.Iterator[None]:
@@ -89,16 +89,20 @@ class Metrics:
         nova has one thread for its periodic tasks: while one of them deletes
         machines, an audit that waits for it is alive.
         """
-        with self._lock:
-            number = next(self._requests)
-            self.totals = self.totals.asked(number, self._clock())
-        heard = None
+        request = object()
+        self._asking[request] = self._clock()
         try:
             yield
-            heard = self._clock()
+            self._heard = self._clock()
         finally:
-            with self._lock:
-                self.totals = self.totals.answered(number, heard)
+            del self._asking[request]
             for work, thread in self._threads.items():
                 if thread == threading.get_ident():
                     self.sign(work)
+
+    @property
+    def oldest_asking(self) -> float | None:
+        """When the oldest request that Ironic may still answer was made."""
+        heard = self._heard
+        return min((since for since in list(self._asking.values())
+                    if heard is None or heard - since <= LOST), default=None)

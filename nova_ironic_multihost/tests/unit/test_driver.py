@@ -45,8 +45,9 @@ from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost import exception
-from nova_ironic_multihost.rules import counters
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Wait
+from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import InstanceState
@@ -221,8 +222,11 @@ class DriverTestCase(base.BaseTestCase):
 
     def waited(self, wait):
         """Return the number of waits that have ended, and their seconds."""
-        found = self.driver.service.recorder.totals.waits[wait]
-        return found.counts[-1], found.seconds
+        [found] = self.driver.service.status_server.waits.labels(
+            wait.value).collect()
+        values = {one.name.rpartition('_')[2]: one.value
+                  for one in found.samples}
+        return values['count'], values['sum']
 
     def start_and_audit(self, times=1):
         """Do the first audit and some more; return the last answer."""
@@ -1424,8 +1428,9 @@ class WindowTestCase(DeadTestCase):
             self.driver.service.health_probe,
         ):
             one._clock = lambda: self.now
-        self.driver.service.recorder.totals = counters.Counters(
-            begun=self.now)
+        self.driver.service.recorder.begun = self.now
+        self.driver.service.recorder.turns.update(
+            dict.fromkeys(Work, RunStats()))
         self.patch(self.driver.service, 'threads', {})
         self.lease = mock.Mock()
         self.patch(self.driver.service.lease_renewer, 'start', self.lease)

@@ -107,7 +107,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         self.assertEqual(
             {'uuid': False}, writes.take_over(wanted, 'host', frozenset))
         moved.assert_called_once()
-        self.assertEqual(1, recorder.totals.counts[Event.TAKEN_OVER])
+        self.assertEqual(1, recorder.counts[Event.TAKEN_OVER])
 
     def test_take_overs_are_counted(self):
         take_over = self.useFixture(fixtures.MockPatchObject(
@@ -120,7 +120,7 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
         wanted = dict.fromkeys(['i1', 'i2', 'i3', 'i4'])
 
         def counted():
-            counts = recorder.totals.counts
+            counts = recorder.counts
             return counts[Event.TAKEN_OVER], counts[Event.TAKEOVER_FAILED]
 
         writes.take_over(wanted, 'host', frozenset)

@@ -5,11 +5,10 @@
 The runbook's commands are run against it: see :mod:`.test_runbook`.
 """
 
+import dataclasses
 import datetime
-import types
 
 from nova_ironic_multihost.client import fencing
-from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import RunStats
@@ -18,6 +17,7 @@ from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests import clouds
+from nova_ironic_multihost.tests.unit.telemetry import pictures
 
 HOSTS = ('compute-1', 'compute-2', 'compute-3')
 
@@ -87,14 +87,14 @@ class Incident:
     def __init__(self, test):
         self.test = test
         self.cloud = test.cloud
-        self.counters = counters.Counters(begun=0)
+        self.turns, self.counts, self.pending = {}, {}, {}
         for work, seconds in (Work.LISTING, 0.4), (Work.AUDIT, 3.1):
             self.work(work, seconds, age=9)
 
     def work(self, work, seconds, age):
         """Let a kind of work have ended some seconds ago."""
-        self.counters = self.counters.with_turns(work, RunStats(
-            seconds=seconds, succeeded=UPTIME - age, sign=UPTIME - age))
+        self.turns[work] = RunStats(
+            seconds=seconds, succeeded=UPTIME - age, sign=UPTIME - age)
 
     def begin(self):
         """Bring the cloud into this state."""
@@ -107,9 +107,10 @@ class Incident:
         view = peers.view(
             [peers.ComputeService(one, True) for one in self.members[host]],
             peers.Partition(), host)
-        snapshot = health.StatusSnapshot(
-            host, UPTIME, self.counters, self.health, view=view,
-            reasons=types.MappingProxyType({}), braked=self.braked)
+        snapshot = dataclasses.replace(
+            pictures.of(self.turns, self.counts, self.pending, begun=0,
+                        view=view, reasons={}, braked=self.braked),
+            host=host, at=UPTIME)
         return status_server.Exposition(
             lambda: snapshot, '1.0.0').text().splitlines()
 
@@ -270,11 +271,10 @@ class BrakeEngaged(Incident):
 class TakeoverPending(Incident):
 
     def begin(self):
-        self.counters = self.counters.with_pending(
-            Pending.TURN, {'n-3'}, UPTIME - 4000)
+        self.pending = {Pending.TURN: {'n-3': UPTIME - 4000}}
 
     def end(self):
-        self.counters = self.counters.with_pending(Pending.TURN, set(), UPTIME)
+        self.pending = {}
 
 
 class ListingStale(Incident):
@@ -298,11 +298,10 @@ class AuditsStale(Incident):
 class PeerPollsFailing(Incident):
 
     def begin(self):
-        self.counters = self.counters.counted(Event.PEER_POLL_FAILED, 42)
+        self.counts = {Event.PEER_POLL_FAILED: 42}
 
 
 class MovesFailing(Incident):
 
     def begin(self):
-        self.counters = self.counters.counted(
-            Event.PULLED, 7).counted(Event.MOVE_FAILED, 12)
+        self.counts = {Event.PULLED: 7, Event.MOVE_FAILED: 12}

@@ -55,10 +55,10 @@ class WitnessTestCase(cloud.AuditTestCase):
         return self.look.once(audit_state.Settings('a', points=32))
 
     def counts(self):
-        return self.recorder.totals.counts
+        return self.recorder.counts
 
     def turns(self, work):
-        return self.recorder.totals.turns[work]
+        return self.recorder.turns[work]
 
     def start(self):
         self.audit()
@@ -74,7 +74,7 @@ class WitnessTestCase(cloud.AuditTestCase):
         self.assertIsNone(found.view)
         self.assertIsNone(found.reasons)
         self.assertFalse(found.braked)
-        self.assertTrue(found.verdict.well)
+        self.assertTrue(self.verdict().well)
 
     def test_picture_is_of_the_last_audit_and_the_last_look(self):
         self.start()
@@ -138,7 +138,7 @@ class WitnessTestCase(cloud.AuditTestCase):
                  if reason is Reason.INSTANCE_WAITS}
         self.assertEqual(2, len(waits))
         self.assertEqual(
-            waits, self.recorder.totals.pending[Pending.TURN].keys())
+            waits, self.recorder.pending[Pending.TURN].keys())
         self.clock.now += 7
         self.assertEqual(7, self.health_probe.picture().pending_seconds)
         self.audit(takeovers_per_audit=1)
@@ -190,7 +190,7 @@ class WitnessTestCase(cloud.AuditTestCase):
             self.recorder.sign(Work.PEER_POLL)
             with self.recorder.turn(Work.SERVICES):
                 pass
-            verdict = self.health_probe.picture().verdict
+            verdict = self.verdict()
             goes_on.set()
             thread.join(60)
         self.assertFalse(verdict.well)

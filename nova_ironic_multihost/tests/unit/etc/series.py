@@ -6,9 +6,6 @@ import re
 
 from nova_ironic_multihost.client.commands import exporter
 from nova_ironic_multihost.client import findings
-from nova_ironic_multihost.rules import counters
-from nova_ironic_multihost.rules.counters import RunStats
-from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.telemetry import status_server
 from nova_ironic_multihost.tests.unit.telemetry import pictures
 from nova_ironic_multihost.tests import views
@@ -17,10 +14,7 @@ from nova_ironic_multihost.tests import views
 OF_COMPUTES = {
     sample.name: set(sample.labels)
     for family in status_server.Exposition(lambda: pictures.of(
-        counters.Counters().with_turns(
-            Work.LISTING, RunStats(1, 1, 1, 1)).with_turns(
-                Work.AUDIT, RunStats(1, 1, 1, 1)),
-        view=pictures.VIEW, reasons={}), '1').collect()
+        pictures.TURNS, view=pictures.VIEW, reasons={}), '1').collect()
     for sample in family.samples}
 
 #: What the exporter tells.

@@ -8,15 +8,13 @@ import hypothesis
 from hypothesis import strategies
 from oslotest import base
 
-from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Pending
+from nova_ironic_multihost.rules.counters import RunStats
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules import health
-from nova_ironic_multihost.rules import health as picture
-from nova_ironic_multihost.rules.health import HealthInputs
 from nova_ironic_multihost.rules.health import ServiceState
-from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost.tests.unit.telemetry import pictures
 
 #: nova's defaults.
 TERMS = health.LeaseTiming(answer=60, down_time=60)
@@ -165,10 +163,10 @@ BOUNDS = health.bounds(60, 10, 60)
 NOW = 100000.0
 
 times = strategies.none() | strategies.integers(0, int(NOW))
-signs = strategies.builds(
-    HealthInputs, started=times, ending=strategies.booleans(),
-    listening=strategies.booleans(), audit=times, peer_poll=times,
-    peer_poll_ended=times, services=times, asking=times)
+signs = strategies.fixed_dictionaries({
+    'started': times, 'ending': strategies.booleans(),
+    'listening': strategies.booleans(), 'audit': times, 'peer_poll': times,
+    'peer_poll_ended': times, 'services': times, 'asking': times})
 bounds = strategies.builds(
     health.bounds, strategies.none() | strategies.integers(1, 86400),
     strategies.integers(1, 10), strategies.integers(1, 600))
@@ -180,12 +178,18 @@ def ago(seconds):
 
 class HealthTestCase(base.BaseTestCase):
 
-    well = HealthInputs(started=ago(50000), audit=ago(5), peer_poll=ago(1),
-                        peer_poll_ended=ago(1), services=ago(2))
+    well = {'started': ago(50000), 'audit': ago(5), 'peer_poll': ago(1),
+            'peer_poll_ended': ago(1), 'services': ago(2)}
 
-    def judge(self, limits=BOUNDS, **changes):
-        return health.judge(
-            dataclasses.replace(self.well, **changes), limits, NOW)
+    def judge(self, limits=BOUNDS, some=well, **changes):
+        def snapshot(audit, peer_poll, peer_poll_ended, services, **fields):
+            return pictures.of({
+                Work.AUDIT: RunStats(audit),
+                Work.PEER_POLL: RunStats(peer_poll, peer_poll_ended),
+                Work.SERVICES: RunStats(succeeded=services)}, **fields)
+
+        return health.judge(dataclasses.replace(
+            snapshot(**some | changes), at=NOW), limits)
 
     def assertIll(self, why, **changes):
         verdict = self.judge(**changes)
@@ -252,84 +256,67 @@ class HealthTestCase(base.BaseTestCase):
 
     @hypothesis.given(signs, bounds)
     def test_start_is_never_ill(self, some, limits):
-        self.assertTrue(health.judge(
-            dataclasses.replace(some, started=None), limits, NOW).well)
+        self.assertTrue(self.judge(limits, some, started=None).well)
 
     @hypothesis.given(signs, bounds)
     def test_end_is_never_ill(self, some, limits):
-        self.assertTrue(health.judge(
-            dataclasses.replace(some, ending=True), limits, NOW).well)
+        self.assertTrue(self.judge(limits, some, ending=True).well)
 
     @hypothesis.given(signs, bounds, strategies.integers(
         health.UNANSWERED + 1, int(NOW)))
     def test_ironic_that_is_away_makes_nobody_ill(self, some, limits, asking):
         """As long as the conductor answers and messages are read."""
-        some = dataclasses.replace(
-            some, listening=True, services=NOW, asking=ago(asking))
-        self.assertTrue(health.judge(some, limits, NOW).well)
+        self.assertTrue(self.judge(
+            limits, some, listening=True, services=NOW, asking=ago(asking)
+        ).well)
 
     @hypothesis.given(signs, bounds, strategies.integers(
         0, health.UNANSWERED))
     def test_requests_that_are_answered_explain_nothing(
             self, some, limits, asking):
-        asks = dataclasses.replace(some, asking=ago(asking))
-        self.assertEqual(
-            health.judge(dataclasses.replace(some, asking=None), limits, NOW),
-            health.judge(asks, limits, NOW))
+        self.assertEqual(self.judge(limits, some, asking=None),
+                         self.judge(limits, some, asking=ago(asking)))
 
     @hypothesis.given(signs, bounds)
     def test_who_got_on_within_the_bounds_is_well(self, some, limits):
-        some = dataclasses.replace(
-            some, listening=True, audit=ago(limits.audit or 0),
-            peer_poll=ago(limits.peer_poll), services=ago(limits.conductor))
-        self.assertTrue(health.judge(some, limits, NOW).well)
+        self.assertTrue(self.judge(
+            limits, some, listening=True, audit=ago(limits.audit or 0),
+            peer_poll=ago(limits.peer_poll), services=ago(limits.conductor)
+        ).well)
 
     @hypothesis.given(signs, bounds, strategies.sampled_from(
         ['audit', 'peer_poll', 'services']))
     def test_younger_signs_make_nobody_ill(self, some, limits, name):
         """What gets further is not worse off for it."""
-        if health.judge(some, limits, NOW).well:
-            self.assertTrue(health.judge(dataclasses.replace(
-                some, **{name: NOW}), limits, NOW).well)
+        if self.judge(limits, some).well:
+            self.assertTrue(self.judge(limits, some, **{name: NOW}).well)
 
     @hypothesis.given(signs, bounds)
     def test_one_line_that_says_why(self, some, limits):
-        verdict = health.judge(some, limits, NOW)
+        verdict = self.judge(limits, some)
         self.assertTrue(verdict.why)
         self.assertNotIn('\n', verdict.why)
 
 
-WELL = health.HealthState(True, 'This compute service is well.')
-
-
 class PictureTestCase(base.BaseTestCase):
 
-    def of(self, some=counters.Counters(), **fields):
-        return picture.StatusSnapshot('me', 100, some, WELL, **fields)
-
     def test_how_long_take_overs_have_been_pending(self):
-        self.assertEqual(0, self.of().pending_seconds)
-        some = counters.Counters().with_pending(Pending.TURN, {'n1'}, 90)
-        self.assertEqual(10, self.of(some).pending_seconds)
-        # Noted after the moment was taken.
-        some = counters.Counters().with_pending(Pending.TURN, {'n1'}, 101)
-        self.assertEqual(0, self.of(some).pending_seconds)
+        self.assertEqual(0, pictures.of().pending_seconds)
+        for since, seconds in (
+                (90, 10),
+                # Noted after the moment was taken.
+                (101, 0)):
+            self.assertEqual(seconds, pictures.of(
+                pending={Pending.TURN: {'n1': since}}).pending_seconds)
 
     def test_what_is_pending_oldest_first(self):
-        some = counters.Counters().with_pending(Pending.REST, {'i2'}, 80)
-        some = some.with_pending(Pending.REST, {'i1', 'i2', 'i3'}, 90)
+        some = pictures.of(pending={
+            Pending.REST: {'i3': 90, 'i1': 90, 'i2': 80}})
         self.assertEqual([('i2', 20), ('i1', 10), ('i3', 10)],
-                         self.of(some).waiting(Pending.REST))
-        self.assertEqual([], self.of(some).waiting(Pending.TURN))
+                         some.waiting(Pending.REST))
+        self.assertEqual([], some.waiting(Pending.TURN))
 
-    def test_one_node_of_each_reason_for_which_nodes_move(self):
-        self.assertEqual({}, self.of().moving())
-        self.assertEqual(
-            [(Reason.PULLED, 'n2'), (Reason.QUEUED, 'n3')],
-            list(self.of(reasons={
-                'n1': Reason.KEPT, 'n3': Reason.QUEUED, 'n2': Reason.PULLED,
-                'n4': Reason.QUEUED}).moving().items()))
-
-    def test_age(self):
-        self.assertEqual(95, self.of(counters.Counters(begun=5)).age(
-            Work.AUDIT))
+    def test_age_counts_from_the_beginning_if_it_was_never_done(self):
+        some = pictures.of({Work.LISTING: RunStats().over(90, 92, True)})
+        self.assertEqual(60, some.age(Work.AUDIT))
+        self.assertEqual(8, some.age(Work.LISTING))

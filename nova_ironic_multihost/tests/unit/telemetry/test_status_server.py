@@ -19,7 +19,6 @@ import prometheus_client
 from prometheus_client import parser
 import testtools
 
-from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
 from nova_ironic_multihost.rules.counters import RunStats
@@ -150,10 +149,8 @@ class ExpositionTestCase(base.BaseTestCase):
             1, self.read(reasons={}, braked=True)['brake_engaged',])
 
     def test_events_are_counted_each_for_itself(self):
-        some = counters.Counters()
-        for number, event in enumerate(Event, 1):
-            some = some.counted(event, number)
-        found = self.read(some)
+        found = self.read(counts={
+            event: number for number, event in enumerate(Event, 1)})
         self.assertEqual(
             {('moves_total', 'adopted'): Event.ADOPTED,
              ('moves_total', 'pulled'): Event.PULLED,
@@ -166,15 +163,14 @@ class ExpositionTestCase(base.BaseTestCase):
              if key[0].endswith('_total')})
 
     def test_take_overs_that_are_pending(self):
-        some = counters.Counters().with_pending(Pending.REST, {'i1'}, 70)
-        self.assertEqual(
-            30, self.read(some)['takeover_oldest_pending_seconds',])
+        self.assertEqual(30, self.read(pending={Pending.REST: {'i1': 70}})[
+            'takeover_oldest_pending_seconds',])
 
     def test_waits_are_a_histogram(self):
-        some = counters.Counters()
+        one = status_server.Exposition(pictures.of, '1')
         for seconds in 0.5, 45, 1e6:
-            some = some.waited(Wait.TAKEOVER, seconds)
-        found = self.read(some)
+            one.waits.labels(Wait.TAKEOVER.value).observe(seconds)
+        found = parsed(one.text())
         self.assertEqual(
             {'1.0': 1, '30.0': 1, '60.0': 2, '14400.0': 2, '+Inf': 3},
             {bound: found['wait_seconds_bucket', bound, 'takeover']
@@ -188,10 +184,8 @@ class ExpositionTestCase(base.BaseTestCase):
              if name == 'wait_seconds_count'})
 
     def test_work_by_how_long_it_took_and_when(self):
-        some = counters.Counters().with_turns(
-            Work.LISTING, RunStats(90, 90, 90, 2)).with_turns(
-                Work.AUDIT, RunStats(95, 95, 80, 7))
-        found = self.read(some)
+        found = self.read({Work.LISTING: RunStats(90, 90, 90, 2),
+                           Work.AUDIT: RunStats(95, 95, 80, 7)})
         self.assertEqual(
             (2, 10, 7, 20),
             tuple(found[name,] for name in (
@@ -221,11 +215,7 @@ class ExpositionTestCase(base.BaseTestCase):
             prometheus_client.generate_latest(prometheus_client.REGISTRY)))
 
     def test_each_metric_is_documented_with_its_type(self):
-        text = self.text(
-            counters.Counters().with_turns(
-                Work.LISTING, RunStats(1, 1, 1, 1)).with_turns(
-                    Work.AUDIT, RunStats(1, 1, 1, 1)),
-            view=pictures.VIEW, reasons={})
+        text = self.text(pictures.TURNS, view=pictures.VIEW, reasons={})
         types = dict(re.findall(
             r'^# TYPE nova_ironic_multihost_(\w+) (\w+)$', text, re.M))
         # The text says that an info is a gauge.
@@ -235,8 +225,9 @@ class ExpositionTestCase(base.BaseTestCase):
 
 class ReportTestCase(base.BaseTestCase):
 
-    def lines(self, *args, **fields):
-        return list(status_server.report_lines(pictures.of(*args, **fields)))
+    def lines(self, *args, verdict=pictures.WELL, **fields):
+        return list(status_server.report_lines(
+            pictures.of(*args, **fields), verdict))
 
     def after(self, heading, lines):
         """Return what is indented below a line."""
@@ -263,16 +254,13 @@ class ReportTestCase(base.BaseTestCase):
         lines = self.lines(view=pictures.VIEW)
         self.assertEqual(['Me', 'You'], self.after('Members: 2', lines))
 
-    def test_nodes_and_what_is_in_transition(self):
+    def test_nodes(self):
         lines = self.lines(reasons={
             'n1': Reason.KEPT, 'n2': Reason.QUEUED, 'n3': Reason.QUEUED})
         self.assertEqual(
-            [f'1 {Reason.KEPT.value}', f'2 {Reason.QUEUED.value}'],
+            [f'1 {Reason.KEPT.value}: for example n1',
+             f'2 {Reason.QUEUED.value}: for example n3'],
             self.after('Nodes: 3', lines))
-        self.assertEqual([f'{Reason.QUEUED.value}: for example n2'],
-                         self.after('In transition:', lines))
-        lines = self.lines(reasons={'n1': Reason.KEPT})
-        self.assertEqual(['nothing'], self.after('In transition:', lines))
 
     def test_brake(self):
         self.assertIn('Brake of vanished nodes: not engaged',
@@ -281,10 +269,9 @@ class ReportTestCase(base.BaseTestCase):
                       self.lines(reasons={}, braked=True, missing=7))
 
     def test_pending_the_oldest_first_and_not_all(self):
-        some = counters.Counters().with_pending(
-            Pending.REST, {f'i{i:02}' for i in range(30)}, 99)
-        some = some.with_pending(Pending.TURN, {'n1'}, 70)
-        lines = self.lines(some)
+        lines = self.lines(pending={
+            Pending.REST: {f'i{i:02}': 99 for i in range(30)},
+            Pending.TURN: {'n1': 70}})
         self.assertEqual(
             ['n1, for 30 s'], self.after(
                 'Nodes with instances that wait to be taken over: 1', lines))
@@ -294,10 +281,9 @@ class ReportTestCase(base.BaseTestCase):
         self.assertEqual('i00, for 1 s', shown[0])
 
     def test_work(self):
-        some = counters.Counters().with_turns(
-            Work.AUDIT, RunStats(95, 80, 80, 7)).with_turns(
-                Work.PEER_POLL, RunStats(sign=60)).asked(1, 88)
-        lines = self.after('Work:', self.lines(some))
+        lines = self.after('Work:', self.lines(
+            {Work.AUDIT: RunStats(95, 80, 80, 7),
+             Work.PEER_POLL: RunStats(sign=60)}, asking=88))
         self.assertIn('an audit of all nodes: done 20.0 s ago, took 7.0 s, '
                       'last sign of it 5.0 s ago', lines)
         self.assertIn('a peer poll: not done yet, last sign of it 40.0 s ago',
@@ -306,7 +292,7 @@ class ReportTestCase(base.BaseTestCase):
                       lines)
 
     def test_events(self):
-        lines = self.lines(counters.Counters().counted(Event.PULLED, 3))
+        lines = self.lines(counts={Event.PULLED: 3})
         self.assertIn(f'3 times {Event.PULLED.value}',
                       self.after('Since the process began:', lines))
 
@@ -419,7 +405,8 @@ class WindowTestCase(base.BaseTestCase):
 
     def test_report_that_fails_leaves_the_rest_of_it(self):
         self.assertIn('has failed', status_server.StatusServer(
-            'me-1', lambda: self.verdict.nothing, None, None, None).report())
+            'me-1', pictures.of, lambda: self.verdict.nothing, None, None
+        ).report())
 
     def test_nothing_listens_by_default(self):
         one = self.window(None)

@@ -11,7 +11,6 @@ from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.rules import counters
 from nova_ironic_multihost.rules.counters import Event
 from nova_ironic_multihost.rules.counters import Pending
-from nova_ironic_multihost.rules.counters import Wait
 from nova_ironic_multihost.rules.counters import Work
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.tests.unit.engine import cloud
@@ -32,11 +31,11 @@ class TallyTestCase(base.BaseTestCase):
         self.recorder = metrics.Metrics(self.clock)
 
     def turns(self, work):
-        return self.recorder.totals.turns[work]
+        return self.recorder.turns[work]
 
     def counts(self):
         return {event: count for event, count
-                in self.recorder.totals.counts.items() if count}
+                in self.recorder.counts.items() if count}
 
     def test_work_is_timed(self):
         with self.recorder.turn(Work.AUDIT):
@@ -76,15 +75,19 @@ class TallyTestCase(base.BaseTestCase):
         self.recorder.note_pending(Pending.TURN, {'n1'})
         self.clock.now += 3
         self.recorder.note_pending(Pending.TURN, {'n1', 'n2'})
-        self.assertEqual(1000, self.recorder.totals.oldest_pending)
+        self.assertEqual({'n1': 1000, 'n2': 1003},
+                         self.recorder.pending[Pending.TURN])
+        # What is over and pending again begins anew.
+        self.recorder.note_pending(Pending.TURN, set())
+        self.recorder.note_pending(Pending.TURN, {'n1'})
+        self.assertEqual({'n1': 1003}, self.recorder.pending[Pending.TURN])
 
     def test_requests_at_the_same_time(self):
         with self.recorder.asking():
             self.clock.now += 1
             with self.recorder.asking():
-                self.assertEqual(1000, self.recorder.totals.oldest_asking)
-                self.assertEqual(2, len(self.recorder.totals.asking))
-        self.assertIsNone(self.recorder.totals.oldest_asking)
+                self.assertEqual(1000, self.recorder.oldest_asking)
+        self.assertIsNone(self.recorder.oldest_asking)
 
     def test_request_that_fails_is_over(self):
         def ask():
@@ -92,15 +95,22 @@ class TallyTestCase(base.BaseTestCase):
                 raise OSError
 
         self.assertRaises(OSError, ask)
-        self.assertIsNone(self.recorder.totals.oldest_asking)
+        self.assertIsNone(self.recorder.oldest_asking)
 
-    def test_when_ironic_was_heard_last(self):
-        self.assertIsNone(self.recorder.totals.heard)
-        self.ask()
-        self.clock.now += 9
-        with contextlib.suppress(OSError), self.recorder.asking():
-            raise OSError
-        self.assertEqual(1000, self.recorder.totals.heard)
+    def test_requests_whose_answer_never_comes(self):
+        with self.recorder.asking():
+            self.clock.now += 1
+            with self.recorder.asking():
+                self.clock.now += metrics.LOST - 1
+                self.ask()
+                self.assertEqual(1000, self.recorder.oldest_asking)
+                self.clock.now += 1
+                # One that fails was not answered.
+                with contextlib.suppress(OSError), self.recorder.asking():
+                    raise OSError
+                self.assertEqual(1000, self.recorder.oldest_asking)
+                self.ask()
+                self.assertEqual(1001, self.recorder.oldest_asking)
 
     def test_request_is_a_step_of_what_its_thread_does(self):
         for work in Work.AUDIT, Work.LISTING:
@@ -129,16 +139,10 @@ class TallyTestCase(base.BaseTestCase):
         with self.recorder.asking():
             pass
 
-    def test_it_begins_when_it_is_made(self):
-        self.clock.now += 5
-        self.assertEqual(5, self.recorder.totals.age(
-            Work.LISTING, self.clock.now))
-
     def test_threads_lose_nothing(self):
         def count():
             for _ in range(500):
                 self.recorder.count(Event.REFUSED)
-                self.recorder.note_wait(Wait.DELETE, 2)
 
         threads = [threading.Thread(target=count) for _ in range(4)]
         for thread in threads:
@@ -146,8 +150,6 @@ class TallyTestCase(base.BaseTestCase):
         for thread in threads:
             thread.join()
         self.assertEqual({Event.REFUSED: 2000}, self.counts())
-        self.assertEqual(
-            4000, self.recorder.totals.waits[Wait.DELETE].seconds)
 
     def test_whoever_reads_waits_for_nobody(self):
         """A handler of signals reads in the middle of a write."""

@@ -873,7 +873,7 @@ class SweepTestCase(InstancesTestCase):
         self.join()
 
     def pending(self):
-        return dict(self.recorder.totals.pending[Pending.REST])
+        return dict(self.recorder.pending[Pending.REST])
 
     def test_what_is_not_at_rest_is_pending_from_when_it_was_seen(self):
         self.taken('active', 'rescuing')

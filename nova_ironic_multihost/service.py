@@ -11,7 +11,6 @@ while Ironic is asked, so a thread with another lock only tries it.
 service or waits for another lock while it has one of the rest.
 """
 
-import contextlib
 import os
 
 from oslo_log import log as logging
@@ -76,9 +75,6 @@ class DriverService:
         self._make_lifecycle()
         self.threads = {name: periodic.PeriodicThread(name, tasks)
                         for name, tasks in self._tasks().items()}
-        self._listener = periodic.PeriodicThread('heartbeats', {'heartbeats': (
-            lambda: self.peer_poller.listen(settings.read()),
-            lambda: settings.read().heartbeats.period)})
 
     def _make_audits(self, driver, virtapi):
         self.recorder = metrics.Metrics()
@@ -177,9 +173,11 @@ class DriverService:
 
         return {
             'peer_poll': {'peer_poll': (
-                self._poll_peers,
+                self.nodes.poll_peers,
                 lambda: self.peer_poller.pause(settings.read()))},
             # The conductor.
+            'heartbeats': {'heartbeats': (
+                lambda: self.peer_poller.listen(settings.read()), period)},
             'recovery': {'recovery': (
                 lambda: self.recovery.sweep(self.peer_poller.view), period)},
             # Ironic and the conductor; placement if an evacuation is refused.
@@ -203,16 +201,6 @@ class DriverService:
                 'queue_forwarder': (self._forward, period),
             },
         }
-
-    def _poll_peers(self):
-        """Poll the peers; one thread of all polls notes heartbeats then."""
-        # RuntimeError: threads are used up; the poll itself needs none.
-        with contextlib.suppress(RuntimeError):
-            self._listener.start()
-        try:
-            self.nodes.poll_peers()
-        finally:
-            self._listener.stop()
 
     def _forward(self):
         # RabbitMQ closes a connection without heartbeats.

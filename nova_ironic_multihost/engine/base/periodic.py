@@ -75,7 +75,7 @@ class PeriodicTask:
             self._failures.clear()
 
 
-class PeriodicThread:
+class PeriodicThread(threading.Thread):
     """A thread that runs its tasks, in their order, each when it is due.
 
     The interval of a task is from start to start. After a longer run the next
@@ -87,26 +87,12 @@ class PeriodicThread:
     def __init__(self, name: str, tasks: abc.Mapping[str, Schedule],
                  service: threading.Thread | None = None,
                  clock: abc.Callable[[], float] = time.monotonic) -> None:
-        self._name = name
+        super().__init__(name=f'ironic-multihost-{name}', daemon=True)
         self.tasks = {task: PeriodicTask(task, *schedule)
                       for task, schedule in tasks.items()}
         self._service = service or threading.main_thread()
         self._clock = clock
         self._stopped, self._woken = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread; one that has not ended since a stop goes on."""
-        # Not at the first start: a signal handler may call stop() there, and
-        # wait for the lock of clear().
-        if self._stopped.is_set():
-            self._stopped.clear()
-            self._woken.clear()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(
-                target=self._run, name=f'ironic-multihost-{self._name}',
-                daemon=True)
-            self._thread.start()
 
     def wake(self, task: str) -> None:
         """Run a task soon, once for all calls but those during its run."""
@@ -118,7 +104,8 @@ class PeriodicThread:
         self._stopped.set()
         self._woken.set()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Run the tasks until :meth:`stop`."""
         tasks = self.tasks.values()
         for one in tasks:
             if one.due == math.inf:
@@ -131,13 +118,10 @@ class PeriodicThread:
             if not self._service.is_alive():
                 LOG.error('The main thread of nova-compute has ended, and '
                           'the process has not: kill it and start it again. '
-                          'Its %s ends here.', self._name)
+                          'Its thread %s ends here.', self.name)
                 return
             for one in tasks:
                 now = self._clock()
                 if now >= one.due and not self._stopped.is_set():
                     one.plan(now)
                     one.run()
-        # The next thread plans anew.
-        for one in tasks:
-            one.due = math.inf

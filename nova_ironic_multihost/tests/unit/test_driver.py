@@ -41,7 +41,6 @@ from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost import driver as multihost
 from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import operator_news
-from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.engine.base.ports import ListingError
 from nova_ironic_multihost.engine.base.ports import MarkerNotFound
 from nova_ironic_multihost import exception
@@ -449,10 +448,8 @@ class InitHostTestCase(DriverTestCase):
 
     def test_nobody_watches_and_nobody_asks(self):
         self.driver.init_host(ME)
-        self.assertEqual(
-            [None],
-            [one._thread for one in self.driver.service.lease_renewer._timers],
-        )
+        [timer] = self.driver.service.lease_renewer._timers
+        self.assertFalse(timer.is_alive())
 
     def test_build_with_an_invalid_image_is_tried_on_no_other_node(self):
         """As nova does it from 33.0.2 on (bug 2127087)."""
@@ -859,8 +856,8 @@ class LookTestCase(DriverTestCase):
         self.driver.service.end()
         self.driver.service.begin()
         for one in self.driver.service.threads.values():
-            one._thread.join(60)
-            self.assertFalse(one._thread.is_alive())
+            one.join(60)
+            self.assertFalse(one.is_alive())
 
     def test_what_is_done_every_few_seconds(self):
         self.driver.get_available_nodes()
@@ -876,11 +873,11 @@ class LookTestCase(DriverTestCase):
         self.assertIsNotNone(view)
         self.assertEqual(
             [('recovery', view), ('evacuation_refusals', view)], done)
-        listen.assert_not_called()
+        listen.assert_called_once()
 
     def test_tasks_that_may_wait_for_other_services_have_other_threads(self):
         self.assertEqual([
-            {'peer_poll'}, {'recovery'},
+            {'peer_poll'}, {'heartbeats'}, {'recovery'},
             {'ironic_changes', 'evacuation_refusals'},
             {'background_audit'},
             {'disabled_trait', 'provider_changes', 'in_flight'},
@@ -904,66 +901,6 @@ class LookTestCase(DriverTestCase):
         self.patch(rpc, 'get_client', lambda *args, **kwargs: client)
         self.driver.service.in_flight._builds.receive()
         client.prepare.assert_called_once_with(server=ME)
-
-    def test_heartbeats_are_noted_while_a_peer_poll_lasts(self):
-        self.config.config(report_interval=1)
-        threads, noted = [], threading.Event()
-
-        def listen(options):
-            threads.append(threading.current_thread())
-            noted.set()
-
-        self.patch(self.driver.service.peer_poller, 'listen', listen)
-        self.patch(self.driver.service.nodes, 'poll_peers',
-                   lambda: self.assertTrue(noted.wait(60)))
-        self.tasks()['peer_poll'].run()
-        threads[0].join(60)
-        self.assertFalse(threads[0].is_alive())
-        self.assertIsNot(threading.current_thread(), threads[0])
-
-    def poll_while_the_conductor_is_silent(self, times):
-        """Poll the peers until a question about heartbeats is due; it fails.
-
-        Returns how many threads have asked.
-        """
-        self.config.config(report_interval=1)
-        asked, answered = threading.Semaphore(0), threading.Event()
-        self.addCleanup(answered.set)
-        askers = []
-
-        def listen(options):
-            askers.append(threading.current_thread())
-            asked.release()
-            answered.wait(60)
-            raise TimeoutError
-
-        self.patch(self.driver.service.peer_poller, 'listen', listen)
-        self.patch(self.driver.service.nodes, 'poll_peers',
-                   lambda: asked.acquire(timeout=1.2))
-        for _ in range(times):
-            self.tasks()['peer_poll'].run()
-        return askers, answered
-
-    def test_one_thread_at_a_time_asks_a_silent_conductor(self):
-        askers, answered = self.poll_while_the_conductor_is_silent(2)
-        answered.set()
-        self.assertEqual(1, len(askers))
-
-    def test_heartbeats_that_cannot_be_noted_are_logged_once(self):
-        with self.assertLogs(periodic.__name__, 'WARNING') as logs:
-            for _ in range(2):
-                askers, answered = self.poll_while_the_conductor_is_silent(1)
-                answered.set()
-                askers[0].join(60)
-        self.assertEqual(1, len(logs.output))
-
-    def test_peers_are_polled_when_threads_are_used_up(self):
-        polled = mock.Mock()
-        self.patch(self.driver.service.nodes, 'poll_peers', polled)
-        self.patch(periodic.PeriodicThread, 'start',
-                   mock.Mock(side_effect=RuntimeError('no more')))
-        self.tasks()['peer_poll'].run()
-        polled.assert_called_once_with()
 
     def test_silence_that_a_look_has_met_is_told(self):
         self.driver.get_available_nodes()

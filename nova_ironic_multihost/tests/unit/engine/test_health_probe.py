@@ -449,7 +449,7 @@ class HolderTestCase(base.BaseTestCase):
 
     def test_at_its_end_it_asks_no_more_and_lives_on_for_the_lease(self):
         self.holder.start()
-        asking, _ = [timer._thread for timer in self.holder._timers]
+        asking, _ = self.holder._timers
         self.holder.end()
         asking.join(60)
         self.assertFalse(asking.is_alive())

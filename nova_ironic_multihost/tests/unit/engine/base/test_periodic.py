@@ -129,7 +129,7 @@ class WakeTestCase(base.BaseTestCase):
             self.timer.stop()
 
     def run_it(self):
-        self.timer._run()
+        self.timer.run()
 
     def test_it_rests_and_waits_for_as_long_as_it_is_told(self):
         self.run_it()
@@ -207,10 +207,9 @@ class WakeTestCase(base.BaseTestCase):
             'poll', {'poll': (self.fail, lambda: 3600)})
         self.useFixture(fixtures.MockPatchObject(timers, 'REST', 0))
         timer.start()
-        thread = timer._thread
         timer.stop()
-        thread.join(60)
-        self.assertFalse(thread.is_alive())
+        timer.join(60)
+        self.assertFalse(timer.is_alive())
 
 
 class SharedTestCase(base.BaseTestCase):
@@ -248,7 +247,7 @@ class SharedTestCase(base.BaseTestCase):
             self.thread.stop()
 
     def run_it(self):
-        self.thread._run()
+        self.thread.run()
 
     def test_each_runs_as_often_as_it_is_told(self):
         self.run_it()
@@ -282,53 +281,13 @@ class TimerTestCase(base.BaseTestCase):
         timer = timers.PeriodicThread(
             'look', {'look': (turns.release, lambda: 0.001)})
         timer.start()
-        thread = timer._thread
-        timer.start()
-        self.assertIs(thread, timer._thread)
-        self.assertEqual('ironic-multihost-look', thread.name)
+        self.assertEqual('ironic-multihost-look', timer.name)
         for _ in range(3):
             self.assertTrue(turns.acquire(timeout=60))
-        self.assertTrue(thread.daemon)
+        self.assertTrue(timer.daemon)
         timer.stop()
-        thread.join(60)
-        self.assertFalse(thread.is_alive())
-
-    def test_stop_in_a_signal_handler_never_waits_for_the_first_start(self):
-        timer = timers.PeriodicThread('look', {'look': (int, lambda: 3600)})
-        self.addCleanup(timer.stop)
-        timer._stopped.clear = self.fail
-        timer.start()
-
-    def test_what_was_woken_before_it_stopped_is_not_when_it_starts(self):
-        timer = timers.PeriodicThread('look', {'look': (int, lambda: 3600)})
-        self.addCleanup(timer.stop)
-        timer.stop()
-        timer.start()
-        self.assertFalse(timer._woken.is_set())
-
-    def test_one_that_hangs_goes_on_instead_of_another(self):
-        turns, go_on = threading.Semaphore(0), threading.Event()
-        self.addCleanup(go_on.set)
-
-        def act():
-            turns.release()
-            go_on.wait(60)
-
-        timer = timers.PeriodicThread('look', {'look': (act, lambda: 0.001)})
-        self.addCleanup(timer.stop)
-        timer.start()
-        thread = timer._thread
-        self.assertTrue(turns.acquire(timeout=60))
-        timer.stop()
-        timer.start()
-        self.assertIs(thread, timer._thread)
-        go_on.set()
-        self.assertTrue(turns.acquire(timeout=60))
-        timer.stop()
-        thread.join(60)
-        timer.start()
-        self.assertIsNot(thread, timer._thread)
-        self.assertTrue(turns.acquire(timeout=60))
+        timer.join(60)
+        self.assertFalse(timer.is_alive())
 
     def test_failures_do_not_end_it_and_are_logged_once_for_each_kind(self):
         failures = [OSError('first'), OSError('again'), ValueError('other'),
@@ -357,6 +316,6 @@ class TimerTestCase(base.BaseTestCase):
             'look', {'look': (self.fail, lambda: 0)}, service)
         with self.assertLogs(timers.__name__, 'ERROR') as logs:
             timer.start()
-            timer._thread.join(60)
-        self.assertFalse(timer._thread.is_alive())
+            timer.join(60)
+        self.assertFalse(timer.is_alive())
         self.assertIn('kill it and start it again', logs.output[0])

@@ -16,7 +16,8 @@ import concurrent.futures
 import dataclasses
 import datetime
 import typing
-import uuid
+
+from oslo_utils import uuidutils
 
 from nova_ironic_multihost.client import api
 from nova_ironic_multihost.client.api import Json
@@ -199,7 +200,7 @@ class CloudClient:
         [node] = [server.get(_NODE) for server in self.nova.get(
             '/servers/detail', all_tenants=1, host=host, limit=1)['servers']
             ] or [None]
-        return _is_uuid(node) if node else None
+        return uuidutils.is_uuid_like(node) if node else None
 
     def migrations(self, **filters: str) -> dict[str, str]:
         """Return {uuid: server} of the migrations that are not over.
@@ -382,13 +383,6 @@ def _node(node: Json) -> cloud_state.Node:
         node['provision_state'] or '', node['power_state'],
         node['maintenance'], node['conductor_group'],
         node['shard'] or '', _epoch(node['provision_updated_at']))
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def expect_cells(services: abc.Iterable[cloud_state.Service]) -> None:

@@ -32,19 +32,15 @@ class Obstacle(enum.Enum):
     MIGRATING = (
         'until their migration is over: that of an evacuation ends within two '
         'minutes, any other one has to be ended')
-    NO_PARTITION = (
-        'because no other compute service that is enabled and up has nodes of '
-        'their conductor group and shard: enable or start one there, or give '
-        'their nodes in Ironic a group and shard that one serves')
     NO_TARGET = (
-        'because no other compute service of this availability zone and '
-        'partition is enabled and up: enable or start one')
+        'because no other compute service of their availability zone, '
+        'conductor group and shard is enabled and up: enable or start one, '
+        'or give their nodes in Ironic a group and shard that one serves')
     NO_MACHINE = (
-        'because Ironic holds no node for them: they can only be deleted, or '
-        'wait until this compute service is back')
-    OTHER_MACHINE = (
-        'because Ironic holds another node for them than nova has: compare '
-        '"openstack baremetal node list --long" with "openstack server show"')
+        'because Ironic holds no node, or another one, for them: compare '
+        '"openstack baremetal node list --long" with "openstack server show"; '
+        'without a node they can only be deleted, or wait until this compute '
+        'service is back')
     SERVING = 'until the server on each is deleted'
     STRAY = (
         'because they are held for servers that nova does not have: '
@@ -146,9 +142,7 @@ def of_host(seen: cloud_state.CloudState, host: str,
     node_of = {server.uuid: node for node, server in seen.server_on.items()}
 
     def taker(node: str, used: bool = False) -> _Target:
-        return report.taker(node, key, used) or (
-            Obstacle.NO_TARGET if report.is_served(node)
-            else Obstacle.NO_PARTITION)
+        return report.taker(node, key, used) or Obstacle.NO_TARGET
 
     def of_node(node: str) -> _Target:
         server = seen.server_on.get(node)
@@ -170,7 +164,7 @@ def of_host(seen: cloud_state.CloudState, host: str,
                     server.vm_state, server.task_state)
                 ) else Obstacle.NO_MACHINE
         if server.node not in (None, node):
-            return Obstacle.OTHER_MACHINE
+            return Obstacle.NO_MACHINE
         return taker(node, used=True)
 
     def of_drained(node: str) -> _Target:

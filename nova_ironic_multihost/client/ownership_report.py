@@ -120,22 +120,6 @@ def _kind(node: cloud_state.Node) -> Kind:
     return node.conductor_group, node.shard
 
 
-#: What a host is about to do that does not own the node yet. The text of a
-#: Reason itself tells what a host has done. No API shows the conditions.
-AHEAD = {
-    Reason.TAKEN_OVER: 'takes it over with its server, unless '
-                       'instance_takeover is never',
-    Reason.INSTANCE_OF_DEAD: 'takes it over when {host} is fenced',
-    Reason.CREATED: 'records it for the first time',
-    Reason.ADOPTED: 'adopts it from a compute service that is down, unless a '
-                    'build was sent there',
-    Reason.PULLED: 'pulls it from its owner when no build is on its way to it',
-    Reason.INSTANCE_HERE: 'has its server and takes the record',
-    Reason.LEAKED: 'takes it and tears the machine down',
-    Reason.UNKNOWN: 'takes it and leaves the machine alone',
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class SharedSettings:
     """Settings of nova.conf that all compute services have in common.
@@ -224,12 +208,6 @@ class OwnershipReport:
                 self.settings.points, self.settings.cross_zones)
         return self._preferences[part]
 
-    def is_served(self, node: str) -> bool:
-        """Return whether the partition of a node has a member."""
-        part = self.partitions.of_node(self.seen.node_of[node])
-        return part is not None and (
-            part.whole or bool(self.preferences(part).members))
-
     def taker(self, node: str, host: HostKey | None, used: bool = False
               ) -> HostKey | None:
         """Return the member that a node of a host goes to, None for none.
@@ -265,9 +243,11 @@ class OwnershipReport:
             following = self._decide(decider, node)
         ahead = ''
         if following is not None:
-            does = AHEAD.get(following, 'does not take it: '
-                             f'{following.value}').format(host=home)
-            ahead = f'{decider} {does} {_rule(following)}'
+            does = ('takes it' if following.mine else
+                    f'takes it when {home} is fenced' if
+                    following is Reason.INSTANCE_OF_DEAD else
+                    'does not take it')
+            ahead = f'{decider} {does}: {following.value} {_rule(following)}'
         elif why is None:
             ahead = ('nobody can take it: start or enable a compute service '
                      'of its partition and zone'

@@ -11,6 +11,7 @@ import types
 import fixtures
 from keystoneauth1 import session as sessions
 from keystoneauth1 import token_endpoint
+from oslo_utils import uuidutils
 from requests_mock.contrib import fixture as requests_mock_fixture
 
 from nova_ironic_multihost.client import cloud_client
@@ -115,9 +116,9 @@ class FakeCloud(fixtures.Fixture):
 
     def _setUp(self):
         # Nodes have short names here where nova has uuids.
-        is_uuid = cloud_client._is_uuid
+        is_uuid = uuidutils.is_uuid_like
         self.useFixture(fixtures.MockPatchObject(
-            cloud_client, '_is_uuid',
+            uuidutils, 'is_uuid_like',
             lambda text: text.startswith('n-') or is_uuid(text)))
         self.http = self.useFixture(requests_mock_fixture.Fixture())
         for url, answer in (

@@ -110,7 +110,7 @@ class AlertsTestCase(operating.OperatingTestCase):
         shown = self.shown('node', 'show', self.node)
         self.assertEqual((self.dead, 'used', self.server), tuple(
             shown[name] for name in ('owner', 'state', 'server')))
-        self.assertIn(f'{self.takeover_target} takes it over', shown['next'])
+        self.assertIn(f'{self.takeover_target} takes it', shown['next'])
         self.assertIn(
             (self.dead, None),
             {(row['From'], row['To']) for row

@@ -105,9 +105,7 @@ class HeirsTestCase(base.BaseTestCase):
         for index, shard in enumerate(('a', 'b', 'b') * 2):
             self.seen = views.changed(self.seen, 'nodes', index, shard=shard)
         self.assertEqual('compute-3', self.taker('node-4'))
-        self.assertTrue(report(self.seen).is_served('node-4'))
         self.seen = views.changed(self.seen, 'nodes', 4, shard='c')
-        self.assertFalse(report(self.seen).is_served('node-4'))
         self.assertIsNone(self.taker('node-4'))
         self.assertIsNone(self.taker('node-4', used=True))
 
@@ -248,13 +246,13 @@ class FencedTestCase(base.BaseTestCase):
         self.change('nodes', 1, shard='c')
         found = self.plan()
         self.assertEqual({'compute-3': 1}, takes(found.servers))
-        self.assertEqual({forecast.Obstacle.NO_PARTITION: ('node-4',)},
+        self.assertEqual({forecast.Obstacle.NO_TARGET: ('node-4',)},
                          stays(found.nodes))
         # What is still there goes to nobody all the same.
         self.change('nodes', 1, shard='b')
         self.change('nodes', 4, shard='c')
         found = self.plan()
-        self.stuck(found, forecast.Obstacle.NO_PARTITION, 'server-1-name')
+        self.stuck(found, forecast.Obstacle.NO_TARGET, 'server-1-name')
         self.assertEqual({'compute-3': 1}, takes(found.nodes))
         self.assertIn('give their nodes in Ironic a group and shard that one '
                       'serves', self.told()[-1])
@@ -263,7 +261,7 @@ class FencedTestCase(base.BaseTestCase):
         self.shards('a', 'b', 'b')
         for state in {'disabled': True}, {'up': False}:
             self.change('services', 2, **state)
-            self.stuck(self.plan(), forecast.Obstacle.NO_PARTITION,
+            self.stuck(self.plan(), forecast.Obstacle.NO_TARGET,
                        'server-1-name')
 
     def test_the_node_of_a_server_is_with_another_that_died(self):
@@ -336,7 +334,7 @@ class FencedTestCase(base.BaseTestCase):
 
     def test_another_machine_is_held_for_it(self):
         self.change('instances', 1, node='node-4')
-        self.stuck(self.plan(), forecast.Obstacle.OTHER_MACHINE,
+        self.stuck(self.plan(), forecast.Obstacle.NO_MACHINE,
                    'server-1-name')
 
     def test_a_server_without_a_name_and_node(self):

@@ -73,16 +73,16 @@ class JudgementTestCase(base.BaseTestCase):
         self.assertNotEqual(host, verdict.preferred)
         self.assertTrue(verdict.moves)
         self.assertEqual(
-            f'{verdict.decider} adopts it from a compute service that is '
-            'down, unless a build was sent there (rule 8)', verdict.ahead)
+            f'{verdict.decider} takes it: free and recorded on a dead compute '
+            'service (rule 8)', verdict.ahead)
 
     def test_server_of_one_that_is_down_waits(self):
         verdict = self.judge(service(self.seen, 'compute-1', up=False))
         self.assertIs(Reason.INSTANCE_OF_DEAD, verdict.next)
         self.assertFalse(verdict.moves)
         self.assertEqual(
-            f'{verdict.decider} takes it over when compute-1 is fenced '
-            '(rule 3)', verdict.ahead)
+            f'{verdict.decider} takes it when compute-1 is fenced: with an '
+            'instance of a dead compute service (rule 3)', verdict.ahead)
 
     def test_server_of_one_that_is_fenced_is_taken_over(self):
         verdict = self.judge(service(
@@ -108,7 +108,7 @@ class JudgementTestCase(base.BaseTestCase):
         self.assertEqual((host, Reason.KEPT), (verdict.owner, verdict.why))
         self.assertIs(Reason.PULLED, verdict.next)
         self.assertTrue(verdict.moves)
-        self.assertIn('when no build is on its way', verdict.ahead)
+        self.assertIn('takes it: free', verdict.ahead)
         used = self.judge(service(self.seen, 'compute-1', disabled=True))
         self.assertEqual((Reason.INSTANCE_HERE, ''), (used.why, used.ahead))
 

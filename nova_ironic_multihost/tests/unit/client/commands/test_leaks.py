@@ -38,7 +38,8 @@ class LeaksTestCase(base.BaseTestCase):
         [found] = self.found(seen)
         self.assertEqual('compute-1', found.owner)
         self.assertIn(found.frees, ('compute-2', 'compute-3'))
-        self.assertIn('takes it and tears the machine down', found.next)
+        self.assertIn('takes it: held for an instance that nova has deleted',
+                      found.next)
 
     def test_nobody_is_there(self):
         seen = self.deleted()

@@ -193,7 +193,8 @@ class StatusServer:
         self._picture = picture
         self._where = where
         self._verdict = verdict
-        exposition = Exposition(picture, version())
+        exposition = Exposition(
+            picture, metadata.version(DISTRIBUTION))
         self.waits = exposition.waits
         self._pages = {
             '/metrics': lambda: (200, exposition.text()),
@@ -249,14 +250,6 @@ class StatusServer:
 
 def _page(verdict: HealthState) -> tuple[int, str]:
     return 200 if verdict.well else 503, f'{verdict.why}\n'
-
-
-def version() -> str:
-    """Return the version of this package, '' if it is not installed."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return ''
 
 
 class Exposition:

@@ -138,8 +138,7 @@ class DriverService:
         self.recovery = recovery.Recovery(
             CONF.host, instances, ironic.IronicMachines(driver), self.guard,
             lost_builds.BuildRetry(self.backups, self.attempts, here),
-            under_way=lambda: self.cloud.under_way, recorder=self.recorder,
-            receive=sent.receive)
+            recorder=self.recorder, receive=sent.receive)
         self.forwarder = queue_forwarder.QueueForwarder(
             CONF.host, queues, self.auditor, self.peer_poller, requests)
         self.in_flight = lost_builds.InFlightBuilds(

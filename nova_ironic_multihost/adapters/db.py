@@ -95,11 +95,10 @@ def instance_states(instances: abc.Iterable[str]) -> dict[str, InstanceState]:
             context, {'uuid': some}, expected_attrs=[]))
 
 
-def instances_with(task_states: abc.Iterable[str], host: str | None = None
+def instances_with(task_states: abc.Iterable[str], host: str
                    ) -> dict[str, InstanceState]:
-    """Read the instances that have one of these task states."""
-    return _states(all_rows({'task_state': list(task_states), **(
-        {} if host is None else {'host': host})}))
+    """Read the instances of a host that have one of these task states."""
+    return _states(all_rows({'task_state': list(task_states), 'host': host}))
 
 
 def instances_of(host: str, after: str | None) -> dict[str, InstanceState]:

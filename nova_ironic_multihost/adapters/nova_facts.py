@@ -74,7 +74,6 @@ class NovaCloud:
         self._ending = ending
         self._recorder = recorder or Metrics()
         self._failed = failed
-        self._under_way: abc.Set[str] = frozenset()
         #: Instance -> the number of its last attempt in this process.
         self._attempts: dict[str, int] = {}
 
@@ -133,11 +132,6 @@ class NovaCloud:
     def generations(self) -> dict[str, int]:
         return db.generations(self._tracker.report_client)
 
-    @property
-    def under_way(self) -> abc.Set[str]:
-        """Uuids of the instances that are being taken over."""
-        return self._under_way
-
     def remove_provider(self, node: str) -> bool:
         context, client = names.admin_context(), self._tracker.report_client
         consumers = db.consumers(client, node)
@@ -157,7 +151,6 @@ class NovaCloud:
         if self._ending():
             return dict.fromkeys(instances, False)
         # Only one audit at a time calls this.
-        self._under_way = frozenset(instances)
         unknown = len(instances)
         self._attempts |= {uuid: 1 + self._attempts.get(
             uuid, random.randrange(takeover.ATTEMPTS)) for uuid in instances}
@@ -175,7 +168,6 @@ class NovaCloud:
             self._recorder.count(Event.TAKEOVER_FAILED, unknown)
             if unknown:
                 self._failed()
-            self._under_way = frozenset()
 
 
 class ServiceRecord:
@@ -240,8 +232,8 @@ def take_over(instances: abc.Mapping[str, InstanceState], host: str,
         minutes. Instances of a host that is up again lose their mark.
     :param attempts: uuid -> another number than those of its attempts before.
     :returns: uuid -> whether it was moved; an Exception if unknown. The host
-        in the mark then goes on with it or undoes it
-        (engine/servers/recovery.py).
+        in the mark then goes on with it, or the old host removes the mark
+        (engine/servers).
     :raises Exception: no instance was moved; some may carry a mark.
     """
     first_marks = {uuid: takeover.taking(

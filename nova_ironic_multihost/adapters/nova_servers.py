@@ -32,7 +32,6 @@ from nova_ironic_multihost.engine.base import periodic
 from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules.peers import host_key
-from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import takeover
 
 if typing.TYPE_CHECKING:
@@ -52,9 +51,6 @@ class ServerCalls:
     def __init__(self, virtapi):
         self._manager = names.manager_of(virtapi)
 
-    def marked(self, host: HostKey) -> dict[str, InstanceState]:
-        return db.instances_with(takeover.marks(host, TASK_STATES))
-
     def of_host(self, host: str, after: str | None
                 ) -> dict[str, InstanceState]:
         return db.instances_of(host, after)
@@ -64,7 +60,8 @@ class ServerCalls:
             spell_host(instance, self._manager.host)
 
     def busy(self, host: str) -> dict[str, InstanceState]:
-        return {**db.instances_with(takeover.TASKS, host),
+        marks = takeover.marks(host_key(host), TASK_STATES)
+        return {**db.instances_with({*takeover.TASKS, *marks}, host),
                 # A build has no task state for a moment after its claim.
                 **db.half_done(host)}
 

@@ -126,8 +126,6 @@ class Marked:
 
     #: uuids of instances of this host with an operation to finish.
     to_finish: frozenset[str]
-    #: (uuid, mark) of this host's marks on instances of others.
-    astray: frozenset[tuple[str, str]]
     #: (uuid, mark) of others' marks on instances of this host.
     foreign: frozenset[tuple[str, str]]
 
@@ -135,22 +133,11 @@ class Marked:
 def sort_marked(host: HostKey, found: abc.Mapping[str, InstanceState]
                ) -> Marked:
     """Sort the instances that carry marks; leave out those of other hosts."""
-    to_finish = set()
-    astray = set()
-    foreign = set()
-    for uuid, state in found.items():
-        mark = state.task_state
-        if mark is None or not is_mark(mark):
-            continue
-        is_here = state.host_key == host
-        is_own_mark = not is_anothers(mark, host)
-        if is_here and is_own_mark:
-            to_finish.add(uuid)
-        elif is_own_mark:
-            astray.add((uuid, mark))
-        elif is_here:
-            foreign.add((uuid, mark))
-    return Marked(frozenset(to_finish), frozenset(astray), frozenset(foreign))
+    here = {uuid: state.task_state for uuid, state in found.items()
+            if state.host_key == host and is_mark(state.task_state)}
+    foreign = {(uuid, mark) for uuid, mark in here.items()
+               if mark is not None and is_anothers(mark, host)}
+    return Marked(frozenset(here.keys() - dict(foreign)), frozenset(foreign))
 
 
 class Step(enum.Enum):
@@ -251,13 +238,6 @@ def step(vm_state: str | None, task_state: str | None,
         # Ironic was never told to rebuild: the old system runs.
         return Step.FAIL
     return Step.DEPLOYED
-
-
-def awaited_unmarked(vm_state: str | None) -> bool:
-    """Return whether users must see the task state while Ironic deploys."""
-    # A rebuild with a mark would be ACTIVE; a build is BUILD with any task
-    # state (nova.api.openstack.common:status_from_state).
-    return vm_state != 'building'
 
 
 def ended_by_nova(vm_state: str | None, task_state: str | None) -> bool:

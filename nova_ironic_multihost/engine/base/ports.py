@@ -154,11 +154,11 @@ class Instance(typing.Protocol):
 class Instances(typing.Protocol):
     """What nova does for the instances of this host."""
 
-    def marked(self, host: HostKey) -> abc.Mapping[str, InstanceState]:
-        """Return the instances that a host has marked, on any host."""
-
     def busy(self, host: str) -> abc.Mapping[str, InstanceState]:
-        """Return unmarked instances in an operation that can be finished."""
+        """Return the instances of this host with an operation to finish.
+
+        Those with its mark, or in an operation that may be interrupted.
+        """
 
     def of_host(self, host: str, after: str | None
                 ) -> abc.Mapping[str, InstanceState]:
@@ -245,6 +245,9 @@ class Operations(typing.Protocol):
 
     def silent(self, exc: Exception) -> bool:
         """Whether the error means that a service did not answer."""
+
+    def note_unfinished(self, uuid: str) -> None:
+        """Add an instance to :attr:`unfinished`."""
 
     def forget(self, uuids: abc.Set[str]) -> None:
         """Remove instances from :attr:`unfinished`."""

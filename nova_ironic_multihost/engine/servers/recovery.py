@@ -28,7 +28,6 @@ from nova_ironic_multihost.engine.builds.lost_builds import BuildRetry
 from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules.counters import Pending
-from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
@@ -42,9 +41,6 @@ WORKERS = 8
 #: Sweeps between two full checks of the instances of this host.
 FULL_SWEEP = 6
 
-#: Sweeps that must find a mark of this host on another host's instance.
-ASTRAY = 3 * FULL_SWEEP
-
 
 class StillBusy(Exception):
     """nova did not finish the operation of an instance."""
@@ -56,7 +52,6 @@ class Recovery:
     Audit, sweep, start of the service and workers are different threads.
     ``_lock`` guards their shared state, and nothing is asked while it is held.
 
-    :param under_way: returns uuids of instances that an audit takes over now.
     :param receive: as for :class:`.stuck_instances.StuckInstances`.
     """
 
@@ -64,7 +59,6 @@ class Recovery:
                  operations: Operations, retry: BuildRetry,
                  clock: abc.Callable[[], float] = time.monotonic,
                  start: abc.Callable[..., bool] | None = None,
-                 under_way: abc.Callable[[], abc.Set[str]] = frozenset,
                  recorder: Metrics | None = None,
                  receive: abc.Callable[[], object] = lambda: None) -> None:
         self._name = host
@@ -74,7 +68,6 @@ class Recovery:
         self._clock = clock
         self._start = start or functools.partial(
             periodic.start_thread, 'takeover')
-        self._under_way = under_way
         self._recorder = recorder or Metrics(clock)
         self._operations = operations
         self._build_retry = retry
@@ -88,17 +81,10 @@ class Recovery:
         self._silence = False
         #: Instances without their mark -> the task state from before it.
         self._unmarked: dict[str, str | None] = {}
-        #: Those of them that a late write may still unmark.
-        self._unmark_pending: set[str] = set()
-        #: The same of unmarked instances that Ironic deploys.
-        self._awaited: dict[str, str | None] = {}
-        #: Whether this host may have marked instances; any thread sets it.
-        self._may_have_marks = True
-        #: Whether nova did not answer a thread since the last sweep.
-        self._unanswered = False
-        # Only the sweep uses these.
+        #: Whether a sweep may find something; any thread sets it.
+        self._may_be_busy = True
+        # Only the sweep uses this.
         self._sweeps = 0
-        self._astray: abc.Mapping[tuple[str, str], int] = {}
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,
             retry.here)
@@ -106,7 +92,7 @@ class Recovery:
     def add(self, uuids: abc.Iterable[str]) -> None:
         """Have workers finish the operations of instances of this host."""
         for uuid in uuids:
-            self._may_have_marks = True
+            self._may_be_busy = True
             with self._lock:
                 if uuid in self._at_work:
                     continue
@@ -120,7 +106,7 @@ class Recovery:
 
     def note_silence(self) -> None:
         """Note an unanswered request to nova: it may be done or half done."""
-        self._unanswered = True
+        self._may_be_busy = True
 
     def took_over(self, instances: abc.Mapping[str, str | None],
                   at_rest: abc.Set[str] = frozenset()) -> None:
@@ -163,7 +149,7 @@ class Recovery:
             return
         if (takeover.may_wait(instance.vm_state, state)
                 or takeover.half_deleted(instance.vm_state)):
-            self._stuck_instances.suspect(instance.uuid)
+            self._operations.note_unfinished(instance.uuid)
             return
         if (instance.host == self._name
                 and takeover.rests_at_start(instance.vm_state, state)):
@@ -193,94 +179,67 @@ class Recovery:
     def sweep(self, view: peers.View | None = None) -> None:
         """Finish the operations of marked instances that no worker has.
 
-        :raises Exception: nova does not list the marked instances.
+        :raises Exception: nova does not list the instances.
         """
         try:
             self._sweep(view)
         except Exception:
-            self._unanswered = True
+            self._may_be_busy = True
+            self._stuck_instances.interrupt()
             raise
 
     def _sweep(self, view: peers.View | None) -> None:
-        if self._unanswered:
-            self._unanswered, self._may_have_marks = False, True
+        self._sweeps += 1
+        full = self._sweeps % FULL_SWEEP == 0
+        fenced = view is None or view.fenced(self._host)
+        if fenced:
             self._stuck_instances.interrupt()
+        elif full:
+            self._stuck_instances.check_batch()
         with self._lock:
-            unmarked, unfinished = list(self._unmarked), bool(self._backoffs)
+            unmarked = list(self._unmarked)
         for uuid in unmarked:
             stuck_instances.attempt(self._mark_again, uuid)
-        found = self._marked(bool(unmarked) or unfinished)
-        marked = takeover.sort_marked(self._host, found)
-        self.add(sorted(self._due(marked.to_finish)))
-        self._undo(marked.astray)
-        self._recorder.note_pending(Pending.REST, {
-            *marked.to_finish, *(uuid for uuid, _ in marked.astray),
-            *self._in_progress()})
-        self._sweeps += 1
-        if view is None or view.fenced(self._host):
-            self._stuck_instances.interrupt()
-        else:
-            self.add(self._stuck_instances.once(
-                self._sweeps % FULL_SWEEP == 0))
-
-    def _marked(self, unfinished: bool) -> abc.Mapping[str, InstanceState]:
-        """Read the instances that this host has marked.
-
-        Only this host writes its marks. While it can have none, it asks
-        seldom: a write of an earlier process may be late.
-        """
-        if not (unfinished or self._may_have_marks
-                or self._sweeps % FULL_SWEEP == 0):
-            return {}
-        self._may_have_marks = False
-        found = self._instances.marked(self._host)
-        self._may_have_marks = self._may_have_marks or bool(found)
-        return found
+        unfinished = self._operations.unfinished
+        # A write of an earlier process may be late: a full sweep always reads.
+        if not (full or self._may_be_busy or unfinished
+                or self._in_progress()):
+            return
+        self._may_be_busy = False
+        busy = self._instances.busy(self._name)
+        self._may_be_busy = self._may_be_busy or bool(busy)
+        self._operations.forget(unfinished - busy.keys())
+        marked = takeover.sort_marked(self._host, busy).to_finish
+        self.add(sorted(self._due(marked)))
+        self._recorder.note_pending(
+            Pending.REST, {*marked, *self._in_progress()})
+        if not fenced:
+            self.add(self._stuck_instances.mark_unattended({
+                uuid: state for uuid, state in busy.items()
+                if uuid not in marked}))
 
     def _in_progress(self) -> frozenset[str]:
         with self._lock:
-            return frozenset(
-                {*self._at_work, *self._unmarked, *self._awaited})
+            return frozenset({*self._at_work, *self._unmarked})
 
     def _due(self, marked: frozenset[str]) -> set[str]:
         """Return the instances that are due for a worker now."""
         now = self._clock()
         busy = self._operations.at_work
         with self._lock:
-            due = {*marked, *self._awaited} - self._at_work - busy
+            due = marked - self._at_work - busy
             known = due | self._at_work | self._unmarked.keys()
             self._backoffs = {
                 uuid: pause for uuid, pause in self._backoffs.items()
                 if uuid in known}
             new = due - self._backoffs.keys()
-            due = new | backoff.due(
+            tried = backoff.due(
                 {uuid: self._backoffs[uuid] for uuid in due - new}, now,
                 self._silence, WORKERS)
         if new:
             LOG.info('Found %d instances that were taken over and that no '
                      'thread works on.', len(new))
-        return due
-
-    def _undo(self, astray: frozenset[tuple[str, str]]) -> None:
-        """Take marks of this host off instances of other hosts.
-
-        Most are gone by then (:mod:`.takeover`, :mod:`.stuck_instances`).
-        """
-        under_way = self._under_way()
-        self._astray = {key: self._astray.get(key, 0) + 1 for key in astray
-                        if key[0] not in under_way}
-        for (uuid, mark), sweeps in sorted(self._astray.items()):
-            if sweeps >= ASTRAY:
-                stuck_instances.attempt(self._release, uuid, mark)
-
-    def _release(self, uuid: str, mark: str) -> None:
-        instance = self._instances.read(uuid)
-        if instance is not None and instance.task_state == mark:
-            LOG.info('The unfinished takeover of instance %(uuid)s is '
-                     'undone.', {'uuid': uuid})
-            self._instances.set_states(
-                instance, instance.vm_state,
-                stuck_instances.before(self._instances, instance))
+        return tried | new
 
     def bring_to_rest(self, uuid: str) -> bool:
         """Finish the interrupted operation of one instance.
@@ -293,16 +252,12 @@ class Recovery:
             return True
         before = stuck_instances.before(self._instances, instance)
         if not takeover.is_mark(instance.task_state):
+            # It has another task by now, the sweep marks it, or a write of the
+            # process before this one was late.
+            self._operations.note_unfinished(uuid)
             with self._lock:
-                awaited = (uuid in self._awaited
-                           and self._awaited[uuid] == before)
-                remembered = uuid in self._unmarked
-            if not awaited:
-                # It has another task by now, the sweep marks it, or a write of
-                # the process before this one was late.
-                self._stuck_instances.suspect(uuid)
-                return not remembered
-        elif takeover.is_anothers(instance.task_state, self._host):
+                return uuid not in self._unmarked
+        if takeover.is_anothers(instance.task_state, self._host):
             raise StillBusy('another compute service takes it over')
         machine = self._machines.provision_state(instance)
         step = takeover.step(
@@ -311,25 +266,19 @@ class Recovery:
                 instance, self._instances.began(uuid, 'rebuild')))
         if step is Step.FAIL and instance.vm_state == 'building':
             step = self._build_retry.step(instance, machine)
-        if step is Step.AWAIT and not takeover.awaited_unmarked(
-                instance.vm_state):
+        if step is Step.AWAIT:
             return False
         with self._lock:
-            self._awaited.pop(uuid, None)
-            self._unmarked.pop(uuid, None)
-            (self._awaited if step is Step.AWAIT
-             else self._unmarked)[uuid] = before
-        if instance.task_state != before:
-            with self._lock:
-                self._unmark_pending.add(uuid)
+            self._unmarked[uuid] = before
+        try:
             if not self._instances.set_states(
                     instance, instance.vm_state, before):
                 # The sweep reads it again.
                 return False
-            with self._lock:
-                self._unmark_pending.discard(uuid)
-        if step is Step.AWAIT:
-            return False
+        except Exception:
+            # It may be written later, over the next mark.
+            self._operations.note_unfinished(uuid)
+            raise
         self._carry_out(step, instance, before, machine)
         self._require_finished(uuid, before)
         return True
@@ -338,7 +287,7 @@ class Recovery:
                    machine: str | None) -> None:
         if step is Step.DEPLOYED:
             # It may still have a task state, to be stopped once more.
-            self._stuck_instances.suspect(instance.uuid)
+            self._operations.note_unfinished(instance.uuid)
             self._instances.deployed(instance)
         elif step is Step.FAIL:
             self._instances.fail(
@@ -391,28 +340,22 @@ class Recovery:
                     uuid in self._at_work and not at_end):
                 return
             before = self._unmarked[uuid]
-            unmark_pending = uuid in self._unmark_pending
         instance = self._instances.read(uuid)
         mark = takeover.taken(before, self._host)
         if (instance is not None
-                and host_key(instance.host or '') == self._host):
-            if instance.task_state == mark:
-                if unmark_pending:
+                and host_key(instance.host or '') == self._host
+                and instance.task_state != mark
+                and not takeover.at_rest(
+                    before, instance.vm_state, instance.task_state)):
+            with self._lock:
+                if uuid in self._at_work and not at_end:
                     return
-            elif not (takeover.at_rest(
-                    before, instance.vm_state, instance.task_state)
-                    or unmark_pending and before is not None
-                    and instance.task_state is None):
-                with self._lock:
-                    if uuid in self._at_work and not at_end:
-                        return
-                if not self._instances.set_states(
-                        instance, instance.vm_state, mark):
-                    return
+            if not self._instances.set_states(
+                    instance, instance.vm_state, mark):
+                return
         with self._lock:
             if at_end or uuid not in self._at_work:
                 self._unmarked.pop(uuid, None)
-                self._unmark_pending.discard(uuid)
 
     def _work(self) -> None:
         try:
@@ -465,8 +408,6 @@ class Recovery:
             if done:
                 self._backoffs.pop(uuid, None)
                 self._unmarked.pop(uuid, None)
-                self._unmark_pending.discard(uuid)
-                self._awaited.pop(uuid, None)
             else:
                 self._backoffs[uuid] = backoff.Backoff(
                     self._clock() + seconds, seconds, silent)

@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 Key = tuple[str, str | None, str | None]
 
 #: Sweeps in a row that must find the same state and no thread; the second is
-#: for a rebuild that this process has not seen: the conductor may have it.
+#: for a rebuild: the conductor may have it.
 UNATTENDED, ON_ITS_WAY = 2, 30
 
 
@@ -75,67 +75,29 @@ class StuckInstances:
         self._foreign_marks: frozenset[tuple[str, str]] = frozenset()
         #: The last uuid of the last batch.
         self._last_uuid: str | None = None
-        self._all_read = False
-        #: Other instances to check. Any thread adds to it.
-        self._suspects: set[str] = set()
-        #: nova has answered in the sweep before.
-        self._answered = False
         #: Instances without a thread -> the sweeps that have found them.
         self._unattended: abc.Mapping[Key, int] = {}
 
-    def suspect(self, uuid: str) -> None:
-        """Have a sweep soon check whether a thread works on an instance."""
-        self._suspects.add(uuid)
-
     def interrupt(self) -> None:
         """Count from zero: nova does not answer, or this host is fenced."""
-        self._answered = False
         self._unattended = {}
 
-    def once(self, thorough: bool) -> list[str]:
-        """Check once; return the uuids of the instances marked now.
+    def check_batch(self) -> None:
+        """Check the marks and the host of some instances of this host.
 
-        :param thorough: check also without a reason.
-        :raises Exception: nova does not answer.
+        Any dead host may have left a mark.
         """
-        if thorough:
-            self._remove_foreign_marks()
-        if not (thorough or not self._answered or self._unattended
-                or self._suspects or self._operations.unfinished):
-            return []
-        marked_now = self._mark_unattended()
-        self._answered = True
-        return marked_now
-
-    def _remove_foreign_marks(self) -> None:
-        """Take the marks of other hosts off instances of this host.
-
-        Any dead host may have left one, so all are read, some at a time.
-        """
-        # One round later: the other host may have been about to take it then.
+        # One batch later: the other host may have been about to take it then.
         for uuid, mark in sorted(self._foreign_marks):
             attempt(self._remove_foreign_mark, uuid, mark)
         self._foreign_marks = frozenset()
-        for batch in self._read_batches():
-            self._foreign_marks |= takeover.sort_marked(
-                self._host, batch).foreign
-            for uuid, state in batch.items():
-                if state.host != self._name:
-                    attempt(self._instances.spell_host, uuid)
-
-    def _read_batches(self) -> abc.Iterator[abc.Mapping[str, InstanceState]]:
-        """Read some instances, the first time all of them."""
-        batch = self._instances.of_host(self._name, self._last_uuid)
-        if not batch and self._last_uuid is not None:
-            batch = self._instances.of_host(self._name, None)
-        while batch:
-            self._last_uuid = next(reversed(list(batch)))
-            yield batch
-            if self._all_read:
-                return
-            batch = self._instances.of_host(self._name, self._last_uuid)
-        self._all_read = True
-        self._last_uuid = None
+        batch = (self._instances.of_host(self._name, self._last_uuid)
+                 or self._instances.of_host(self._name, None))
+        self._last_uuid = next(reversed(list(batch)), None)
+        self._foreign_marks = takeover.sort_marked(self._host, batch).foreign
+        for uuid, state in batch.items():
+            if state.host != self._name:
+                attempt(self._instances.spell_host, uuid)
 
     def _remove_foreign_mark(self, uuid: str, mark: str) -> None:
         """Take the mark of another host off an instance of this host.
@@ -150,22 +112,19 @@ class StuckInstances:
                 before(self._instances, instance)
                 or takeover.taken(mark, self._host))
 
-    def _mark_unattended(self) -> list[str]:
+    def mark_unattended(self, busy: abc.Mapping[str, InstanceState]
+                        ) -> list[str]:
         """Mark the busy instances that no thread works on; return them.
 
         If this process has not seen the operation, its request may still come.
         So it counts only if it may be done twice or has begun.
         """
         unfinished = self._operations.unfinished
-        suspects = frozenset(self._suspects)
-        busy = self._instances.busy(self._name)
-        self._operations.forget(unfinished - busy.keys())
-        self._suspects -= suspects - busy.keys()
         attended = self._seen_to() | self._operations.at_work
         keys = [(uuid, state.vm_state, state.task_state)
                 for uuid, state in sorted(busy.items())
                 if uuid not in attended and (
-                    uuid in unfinished | suspects
+                    uuid in unfinished
                     or takeover.may_be_done_twice(
                         state.vm_state, state.task_state)
                     or not self._here(uuid) and takeover.has_begun(
@@ -174,8 +133,7 @@ class StuckInstances:
             key: self._unattended.get(key, 0) + 1 for key in keys}
         due = [(uuid, vm_state, task_state) for (uuid, vm_state, task_state),
                sweeps in self._unattended.items() if sweeps >= (
-                    ON_ITS_WAY if uuid not in unfinished
-                    and takeover.may_wait(vm_state, task_state)
+                    ON_ITS_WAY if takeover.may_wait(vm_state, task_state)
                     else UNATTENDED)]
         marked_now: list[str] = []
         if due and self._have_all_come():

@@ -243,15 +243,12 @@ class Instances:
         return {uuid: state for uuid, state in self.world.placed.items()
                 if not state.deleted and wanted(state)}
 
-    def marked(self, host):
-        marks = frozenset(takeover.marks(host, takeover.TASKS))
-        return self._states(lambda state: state.task_state in marks)
-
     def busy(self, host):
         return self._states(
             lambda state: state.host == host and (
                 state.vm_state == 'building'
-                or state.task_state in takeover.TASKS))
+                or state.task_state in takeover.TASKS
+                or takeover.is_mark(state.task_state)))
 
     def of_host(self, host, after):
         found = self._states(lambda state: state.host == host)

@@ -170,19 +170,13 @@ class Instances:
         self._host = host
         self._writes = writes
 
-    def marked(self, host):
-        pause()
-        marks = takeover.marks(host, ('deleting', 'rebooting'))
-        return {instance.uuid: instance.state
-                for instance in self._world.instances.values()
-                if not instance.deleted and instance.task in marks}
-
     def busy(self, host):
         pause()
         return {instance.uuid: instance.state
                 for instance in self._world.instances.values()
                 if not instance.deleted and instance.host == host
-                and (instance.building or instance.task in takeover.TASKS)}
+                and (instance.building or instance.task in takeover.TASKS
+                     or takeover.is_mark(instance.task))}
 
     def of_host(self, host, after):
         pause()
@@ -960,6 +954,10 @@ class Process:
     def has(self, node):
         """Whether ResourceTracker.compute_nodes has the node."""
         return node in self.tracked
+
+    def note_unfinished(self, uuid):
+        """As the guard does."""
+        self.unfinished.add(uuid)
 
     def forget(self, uuids):
         """As the guard does."""

@@ -973,7 +973,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._wait(MOST_AHEAD + 2 * worlds.NOTICED)
         for process in self._processes.values():
             process.finish_look()
-        for _ in range(recovery.ASTRAY + 2 * recovery.FULL_SWEEP):
+        for _ in range(5 * recovery.FULL_SWEEP):
             self._wait(1)
             self._sweep_all()
         for instance in list(self.world.instances.values()):

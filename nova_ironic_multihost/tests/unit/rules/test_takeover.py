@@ -192,20 +192,15 @@ class SortMarkedTestCase(base.BaseTestCase):
         return takeover.sort_marked(
             HOST, {'i1': InstanceState(host, task_state=task_state)})
 
-    def assertSorted(self, host, task_state, rest=(), astray=(), foreign=()):
+    def assertSorted(self, host, task_state, rest=(), foreign=()):
         self.assertEqual(
-            takeover.Marked(*map(frozenset, (rest, astray, foreign))),
+            takeover.Marked(frozenset(rest), frozenset(foreign)),
             self.sort(host, task_state))
 
     def test_what_is_to_be_brought_to_rest(self):
         for before in None, 'deleting':
             self.assertSorted('Host', takeover.taken(before, HOST),
                               rest=['i1'])
-
-    def test_what_is_astray(self):
-        for host in 'other', None:
-            mark = takeover.taking('rebooting', HOST)
-            self.assertSorted(host, mark, astray=[('i1', mark)])
 
     def test_what_another_was_about_to_take(self):
         mark = takeover.taking('rebooting', OTHER)
@@ -214,6 +209,8 @@ class SortMarkedTestCase(base.BaseTestCase):
     def test_what_is_none_of_its_business(self):
         for host, task_state in (
                 ('other', takeover.taken(None, OTHER)), (None, 'spawning'),
+                ('other', takeover.taking('rebooting', HOST)),
+                (None, takeover.taking('rebooting', HOST)),
                 ('third', takeover.taking(None, OTHER)),
                 ('host', None), ('host', 'deleting')):
             self.assertSorted(host, task_state)

@@ -182,7 +182,8 @@ class DriverService:
             # Ironic and the conductor; placement if an evacuation is refused.
             'ironic': {
                 'ironic_changes': (self.nodes.poll_ironic, period),
-                'evacuation_refusals': (self._refuse_evacuations, period),
+                'evacuation_refusals': (
+                    self._refuse_evacuations, lambda: 6 * period()),
             },
             # placement, the conductor, and nova's lock of claims; Ironic for
             # a node that the mirror has no fields of.

@@ -173,19 +173,14 @@ class StuckInstances:
                                 else vm_state)})
 
 
-#: Sweeps between two checks. Two checks must see an evacuation, as its request
-#: may still be on its way.
-SWEEPS = 6
-
-
 class EvacuationRefusals:
     """Refuses nova's evacuations. Several threads use it.
 
     The compute service that gets an evacuation refuses it at once. One that no
     host has refused is lost, or waits for a dead host or a service that does
     not answer; meanwhile the instance is not taken over. So each compute
-    service checks for them (:func:`.evacuation.refuser`). A second refusal
-    does no harm.
+    service checks for them (:func:`.evacuation.refuser`). Two checks must see
+    one, as its request may still be on its way. A second refusal does no harm.
     """
 
     def __init__(self, host: str, evacuations: Evacuations,
@@ -194,30 +189,21 @@ class EvacuationRefusals:
         self._host = host_key(host)
         self._evacuations = evacuations
         self._preferences = preferences
-        #: Instances with evacuations that could not be refused. Any thread
-        #: adds and removes some.
-        self._failed: set[str] = set()
-        # Only the sweep uses these.
-        self._sweeps = 0
-        #: Unrefused evacuations of the last check.
+        #: Unrefused evacuations of the last check; only the sweep uses it.
         self._seen: frozenset[str] = frozenset()
 
     def refuse(self, uuid: str) -> None:
-        """Refuse the evacuations of an instance; failures are repeated."""
+        """Refuse the evacuations of an instance; a check finds failed ones."""
         try:
             refused = self._evacuations.refuse(uuid)
         except Exception as exc:  # noqa: BLE001
-            told = uuid in self._failed
-            self._failed.add(uuid)
-            if not told:
-                LOG.warning(
-                    'The evacuation of instance %(uuid)s could not be '
-                    'refused: %(exc)s. It is tried again every few seconds; '
-                    'until then the instance is not taken over. If that '
-                    'lasts: are nova-conductor and placement up?',
-                    {'uuid': uuid, 'exc': exc})
+            LOG.warning(
+                'The evacuation of instance %(uuid)s could not be refused: '
+                '%(exc)s. It is tried again every minute; until then the '
+                'instance is not taken over. If that lasts: are '
+                'nova-conductor and placement up?',
+                {'uuid': uuid, 'exc': exc})
             return
-        self._failed.discard(uuid)
         if refused:
             LOG.warning('An evacuation of instance %(uuid)s is refused. '
                         '%(reason)s', {'uuid': uuid,
@@ -231,21 +217,12 @@ class EvacuationRefusals:
         if view is None or view.fenced(self._host):
             self._seen = frozenset()
             return
-        self._sweeps += 1
-        due = set(self._failed)
-        if self._sweeps % SWEEPS == 0:
-            due |= self._unrefused(view)
-        for uuid in sorted(due):
-            self.refuse(uuid)
-
-    def _unrefused(self, view: peers.View) -> set[str]:
         preferences = self._preferences()
         found = self._evacuations.found()
-        due = {
-            uuid for uuid, one in found.items()
-            if (not one.unrefused or one.unrefused & self._seen)
-            and self._host == evacuation.refuser(
-                one.record.owner, one.record.node, view, preferences)}
-        self._seen = frozenset().union(
+        seen, self._seen = self._seen, frozenset().union(
             *(one.unrefused for one in found.values()))
-        return due
+        for uuid, one in sorted(found.items()):
+            if (not one.unrefused or one.unrefused & seen) and (
+                    self._host == evacuation.refuser(
+                        one.record.owner, one.record.node, view, preferences)):
+                self.refuse(uuid)

@@ -15,7 +15,6 @@ from nova import exception
 from nova import objects
 from oslo_utils import timeutils
 
-from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost.tests.functional import hold
 
 CONF = nova.conf.CONF
@@ -197,7 +196,7 @@ class Computes:
                     getattr(driver, 'service', None),
                     'evacuation_refusals', None):
                 with self._as(host):
-                    for _ in range(2 * stuck_instances.SWEEPS):
+                    for _ in range(2):
                         mine.sweep(driver.service.auditor.last.view)
 
     def hold_claims(self, host):

@@ -77,12 +77,15 @@ class RequestSorter:
             self._choice(request.node, owner, last, view),
             self._attempts.count(request.instance))
 
-    def name(self, host: HostKey | None) -> str | None:
-        """Return the host as nova spells it, None if nova does not have it."""
-        view = self._peer_poller.view
+    def hand_on(self, queue: Queue, request: QueuedRequest,
+                disposition: Disposition) -> bool:
+        """Send a request to the host of the disposition, if nova has it."""
+        view, host = self._peer_poller.view, disposition.host
         service = (view.services.get(host)
                    if view is not None and host is not None else None)
-        return service.host if service is not None else None
+        # The queue has the name of the host as nova spells it.
+        return service is not None and queue.hand_on(
+            request, service.host, disposition.copy)
 
     def _choice(self, node: str, owner: HostKey | None, last: Audit,
                 view: peers.View) -> HostKey | None:
@@ -263,8 +266,8 @@ class BackupStore:
             try:
                 if disposition.action is Action.DROP:
                     queue.drop(copy)
-                elif disposition.action is Action.KEEP or not self._hand_on(
-                        queue, copy, disposition):
+                elif (disposition.action is Action.KEEP
+                      or not self._requests.hand_on(queue, copy, disposition)):
                     continue
             except Exception:
                 self._close()
@@ -298,11 +301,6 @@ class BackupStore:
         return (
             Disposition(Action.KEEP) if self._here(build.instance)
             else disposition)
-
-    def _hand_on(self, queue: Queue, copy: QueuedRequest,
-                 disposition: Disposition) -> bool:
-        name = self._requests.name(disposition.host)
-        return name is not None and queue.hand_on(copy, name, disposition.copy)
 
     def _publish(self) -> None:
         self._copies = {build: copy for copy in self._held

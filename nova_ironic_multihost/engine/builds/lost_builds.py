@@ -81,36 +81,32 @@ class InFlightBuilds:
             owners |= self._owners({build.node for build in builds} - mine)
         looked_for = {build for build in builds if build.node in mine
                       or owners.get(build.node) in searched}
-        if any(not self._is_found(build, build.node in mine)
-               for build in looked_for):
+        if not all(map(self._is_found, looked_for)):
             self._builds.receive()
         self._missing = {
             build: self._missing.get(build, 0) + (build in looked_for)
-            for build in builds
-            if not self._is_found(build, build.node in mine)}
+            for build in builds if not self._is_found(build)}
         for build, turns in self._missing.items():
             if turns >= self.TURNS and build in looked_for:
-                attempt(self._end, build.instance, build, owners[build.node],
-                        build.node in mine)
+                attempt(self._end, build.instance, build, owners[build.node])
 
     def _owners(self, nodes: abc.Set[str]) -> dict[str, HostKey]:
         return {record.node: record.owner for record
                 in self._auditor.cloud.records(sorted(nodes))
                 if not record.second} if nodes else {}
 
-    def _is_found(self, build: SentBuild, mine: bool) -> bool:
+    def _is_found(self, build: SentBuild) -> bool:
         return (self.here(build.instance) or self._copied(build)
-                or self._forwarder.has(build, mine))
+                or self._forwarder.holds(build.instance))
 
-    def _end(self, uuid: str, build: SentBuild, owner: HostKey, mine: bool
-             ) -> None:
+    def _end(self, uuid: str, build: SentBuild, owner: HostKey) -> None:
         """End a build, unless it comes or its node moves meanwhile."""
         if self._builds.give_up(
             build,
             f'Its build was lost on the way to compute service {owner}, or '
             'could not be begun there: delete the server and build it anew',
             lambda: self._owners({build.node}).get(build.node) == owner
-                    and not self._is_found(build, mine),
+                    and not self._is_found(build),
         ):
             LOG.warning(
                 'The build of instance %(uuid)s never came to compute service '

@@ -23,7 +23,6 @@ from nova_ironic_multihost.engine.base.ports import Queue
 from nova_ironic_multihost.engine.base.ports import Queues
 from nova_ironic_multihost.engine.builds.build_backups import RequestSorter
 from nova_ironic_multihost.engine.nodes import peer_poll
-from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import Action
 from nova_ironic_multihost.rules.forwarding import Disposition
@@ -95,8 +94,6 @@ class QueueForwarder:
         self._readings: dict[QueueKey, QueueReading] = {}
         #: When a closed queue may be opened again.
         self._reopen_at: dict[QueueKey, float] = {}
-        #: Build -> the host to which it was handed on.
-        self._handed_on: dict[SentBuild, HostKey] = {}
 
     def end(self) -> None:
         """Take no more requests: the service stops."""
@@ -141,20 +138,11 @@ class QueueForwarder:
         return {host for host, queues in at_end.items()
                 if queues == len(KINDS)}
 
-    def has(self, build: SentBuild, mine: bool) -> bool:
-        """Return whether the request of a build is held or handed on.
-
-        One that was handed on counts until its new host was searched, too. It
-        does not if that is this host, or has the node: it knows then itself.
-
-        :param mine: whether this host has the node of the build.
-        """
-        return (
-            any(request.instance == build.instance
-                for reading in [*self._readings.values()]
-                for request in [*reading.held])
-            or not mine and self._handed_on.get(build) not in {
-                None, self._host, *self.searched})
+    def holds(self, instance: str) -> bool:
+        """Return whether the request of a build is held."""
+        return any(request.instance == instance
+                   for reading in [*self._readings.values()]
+                   for request in [*reading.held])
 
     def _log_unreadable(self) -> None:
         if not self._unreadable_logged:
@@ -270,20 +258,9 @@ class QueueForwarder:
             return False
         if disposition.action is Action.DROP:
             reading.queue.drop(request)
-        elif not self._hand_on(reading.queue, request, disposition):
+        elif not self._requests.hand_on(reading.queue, request, disposition):
             return False
         reading.counts[disposition.action] += 1
-        return True
-
-    def _hand_on(self, queue: Queue, request: QueuedRequest,
-                 disposition: Disposition) -> bool:
-        name = self._requests.name(disposition.host)
-        if name is None or not queue.hand_on(request, name, disposition.copy):
-            return False
-        if (request.instance is not None and request.node is not None
-                and disposition.host is not None):
-            self._handed_on[SentBuild(
-                request.instance, request.node)] = disposition.host
         return True
 
     def _decide(self, key: QueueKey, queue: Queue, request: QueuedRequest

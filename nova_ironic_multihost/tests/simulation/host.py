@@ -672,7 +672,7 @@ class Process:
         self.arrivals = lost_builds.InFlightBuilds(
             Builds(world, self), Audits(self, world),
             lambda build: False,
-            types.SimpleNamespace(searched=(), has=lambda build, mine: False))
+            types.SimpleNamespace(searched=(), holds=lambda uuid: False))
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()

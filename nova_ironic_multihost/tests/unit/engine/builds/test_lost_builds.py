@@ -43,8 +43,8 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.arrivals = lost_builds.InFlightBuilds(
             self, self, self.copies.__contains__, self)
 
-    def has(self, build, mine):
-        return build.instance in self.forwarded and not mine
+    def holds(self, instance):
+        return instance in self.forwarded
 
     # the auditor and its sources
 
@@ -155,8 +155,8 @@ class ArrivalsTestCase(base.BaseTestCase):
         self.forwarded.add('i1')
         self.look()
         self.assertEqual([], self.ended)
-        # It came here then, and was given up.
-        self.owners = self.audited = {'n1': ME}
+        # It was handed on then, and is lost there.
+        self.forwarded.clear()
         self.look()
         self.assertEqual([BUILD], self.ended)
 

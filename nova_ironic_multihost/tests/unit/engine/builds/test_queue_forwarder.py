@@ -8,7 +8,6 @@ import fixtures
 
 from nova_ironic_multihost.engine.builds import build_backups
 from nova_ironic_multihost.engine.builds import queue_forwarder
-from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
 from nova_ironic_multihost.rules.forwarding import RequestKind
@@ -34,47 +33,14 @@ class PostmanTestCase(post.PostTestCase):
                 self.bus.queues[host])
             self.assertTrue(wanted)
 
-    def test_build_that_was_handed_on_is_not_lost_while_it_waits(self):
-        other, = {'b', 'c'} - {self.reader}
-        node = min(self.preferred(other, 'b', 'c'))
-        build = SentBuild(self.send(node).instance, node)
-        self.fence()
-        self.turn()
-        reader = self.posts[self.reader]
-        self.assertEqual({'a'}, reader.searched)
-        self.assertTrue(reader.has(build, False))
-        self.assertFalse(reader.has(SentBuild('another', node), False))
-        self.assertFalse(reader.has(SentBuild(build.instance, 'x'), False))
-        # This host would know.
-        self.assertFalse(reader.has(build, True))
-        # Its new host dies in turn, and has not got it any more.
-        receiver = next(host for host in 'bc' if self.bus.queues[host])
-        self.bus.queues[receiver].clear()
-        self.cloud.set(receiver, up=False, forced_down=True)
-        self.look('b', 'c')
-        for _ in range(2):
-            self.turn()
-        searchers = [post for post in self.posts.values()
-                     if receiver in post.searched]
-        self.assertEqual([False], [
-            post.has(build, False) for post in searchers])
-
-    def test_build_that_was_handed_on_to_its_reader(self):
-        """It is not found for ever: it may be lost here."""
-        node = min(self.preferred(self.reader, 'b', 'c'))
-        build = SentBuild(self.send(node).instance, node)
-        self.fence()
-        self.turn()
-        self.assertEqual([build.instance], self.builds(self.reader))
-        self.assertFalse(self.posts[self.reader].has(build, False))
-
     def test_queues_that_are_not_read_to_the_end(self):
         self.bus.queues['a'].append(QueuedRequest(RequestKind.BUILD, 'i2'))
         self.cloud.placed['i2'] = post.WAITING
         self.fence()
         self.turn()
         reader = self.posts[self.reader]
-        self.assertTrue(reader.has(SentBuild('i2', NODES[0]), True))
+        self.assertTrue(reader.holds('i2'))
+        self.assertFalse(reader.holds('another'))
         self.assertEqual({'a'}, reader.searched)
         with mock.patch.object(
                 reader._requests, 'situation', side_effect=OSError):
@@ -476,10 +442,12 @@ class SorterTestCase(post.PostTestCase):
         blind = build_backups.RequestSorter(
             'b', self.auditors['b'], mock.Mock(view=None), self)
         self.assertIsNone(blind.situation(BUILD))
-        self.assertIsNone(blind.name('a'))
         self.assertIsNone(self.situation(QueuedRequest(RequestKind.OTHER)))
 
-    def test_how_nova_spells_a_host(self):
-        self.assertEqual('a', self.requests.name('a'))
-        self.assertIsNone(self.requests.name('nobody'))
-        self.assertIsNone(self.requests.name(None))
+    def test_host_that_nova_does_not_have(self):
+        queue = mock.Mock()
+        for host in 'nobody', None:
+            self.assertFalse(self.requests.hand_on(
+                queue, BUILD, forwarding.Disposition(
+                    forwarding.Action.HAND_ON, host)))
+        queue.hand_on.assert_not_called()

@@ -281,26 +281,20 @@ class BackupStore:
                      handed_on)
 
     def _decide(self, queue: Queue, copy: QueuedRequest) -> Disposition:
-        build = _build(copy)
+        keep, build = Disposition(Action.KEEP), _build(copy)
         if build is None:
-            return Disposition(Action.KEEP)
-        with self._lock:
-            over = self._over.get(build)
+            return keep
+        over = self._over.get(build)
         if self._here(build.instance):
-            return Disposition(Action.KEEP)
+            return keep
         with queue.attended():
             facts = self._requests.situation(copy)
-        if facts is None:
-            return Disposition(Action.KEEP)
-        disposition = forwarding.judge_backup(
-            copy, self._host, facts, over is not None)
         # The build may have come, or come and ended, since.
-        with self._lock:
-            if self._over.get(build) != over:
-                return Disposition(Action.KEEP)
-        return (
-            Disposition(Action.KEEP) if self._here(build.instance)
-            else disposition)
+        if (facts is None or self._over.get(build) != over
+                or self._here(build.instance)):
+            return keep
+        return forwarding.judge_backup(
+            copy, self._host, facts, over is not None)
 
     def _publish(self) -> None:
         self._copies = {build: copy for copy in self._held

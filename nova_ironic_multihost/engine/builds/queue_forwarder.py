@@ -90,7 +90,7 @@ class QueueForwarder:
         self._requests = requests
         self._clock = clock
         self._ending = threading.Event()
-        self._unreadable_logged = self._forbidden_logged = False
+        self._forbidden_logged = False
         self._readings: dict[QueueKey, QueueReading] = {}
         #: When a closed queue may be opened again.
         self._reopen_at: dict[QueueKey, float] = {}
@@ -109,8 +109,7 @@ class QueueForwarder:
             reading.at_end = False
             if key.host not in mine:
                 self._close(key)
-        if mine and not self._queues.readable:
-            self._log_unreadable()
+        if not self._queues.readable:
             return
         failure = None
         for key in [QueueKey(host, kind) for host in sorted(mine)
@@ -143,13 +142,6 @@ class QueueForwarder:
         return any(request.instance == instance
                    for reading in [*self._readings.values()]
                    for request in [*reading.held])
-
-    def _log_unreadable(self) -> None:
-        if not self._unreadable_logged:
-            self._unreadable_logged = True
-            LOG.info('Builds that wait for a compute service that is dead '
-                     'wait until it is back: only queues of RabbitMQ are '
-                     'read by others.')
 
     def _log_forbidden(self, exc: Exception) -> None:
         if not self._forbidden_logged:

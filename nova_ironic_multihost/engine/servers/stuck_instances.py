@@ -136,23 +136,17 @@ class StuckInstances:
                     ON_ITS_WAY if takeover.may_wait(vm_state, task_state)
                     else UNATTENDED)]
         marked_now: list[str] = []
-        if due and self._have_all_come():
-            for key in due:
-                attempt(self._mark, *key, marked_now)
-        return marked_now
-
-    def _have_all_come(self) -> bool:
-        """Return whether no request waits for this host.
-
-        Without an answer the counts stay, so that the next sweep asks again.
-        """
         try:
-            self._receive()
+            if due:
+                self._receive()
         except Exception as exc:  # noqa: BLE001
+            # The counts stay, so that the next sweep asks again.
             LOG.debug('Requests may still wait for this compute service: %s',
                       exc)
-            return False
-        return True
+            return []
+        for key in due:
+            attempt(self._mark, *key, marked_now)
+        return marked_now
 
     def _mark(self, uuid: str, vm_state: str | None,
               task_state: str | None, marked_now: list[str]) -> None:

@@ -96,7 +96,7 @@ class Ours:
         view = peers.view(
             [peers.ComputeService(name, up=name in cloud.up)
              for name in cloud.names], peers.Partition(), cloud.host)
-        self._preferences = ring.same_or_new(
+        self._preferences = ring.refreshed(
             self._preferences,
             {host: cloud.zones.get(host) for host in view.members}, POINTS)
         basis = incremental.Inputs(view, self._preferences, cloud.zones,

@@ -199,8 +199,7 @@ class IronicMultiHostDriver(names.IronicDriver):
             self.service.nodes.audit_all()
 
     def _refresh_hash_ring(self, ctxt):
-        self.service.auditor.refresh_ring(
-            settings.read(), starting=not self.service.nodes.settled)
+        self.service.auditor.refresh_ring(settings.read())
 
     def _node_from_cache(self, node_id):
         # nova's also keeps nodes of other hosts.

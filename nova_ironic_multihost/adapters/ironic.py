@@ -75,7 +75,7 @@ class NodePages:
 
     @_listing_errors()
     def page(self, partition: peers.Partition, after: str | None,
-             limit: int, wanted: abc.Callable[[str, str | None], bool] | None
+             limit: int, wanted: abc.Callable[[str], bool] | None
              ) -> ListingPage:
         filters, _ = query(partition)
         return self._page(
@@ -87,7 +87,7 @@ class NodePages:
         partition: peers.Partition,
         after: str | None,
         limit: int,
-        wanted: abc.Callable[[str, str | None], bool] | None,
+        wanted: abc.Callable[[str], bool] | None,
     ) -> ListingPage:
         filters, _ = query(partition)
         return self._page(
@@ -117,7 +117,7 @@ class NodePages:
     def node(self, node: str) -> NodeRow:
         answer = self._get(f'/nodes/{node}', {
             'fields': ','.join(names.node_fields())}, node)
-        return _row(answer.json(), lambda node, instance: True, {})
+        return _row(answer.json(), lambda node: True, {})
 
     @_listing_errors()
     def touched(self, node: str) -> datetime.datetime | None:
@@ -181,13 +181,13 @@ def _filter_matches(theirs: str | None, wanted: str) -> bool:
 
 
 def _row(found: dict[str, typing.Any],
-         wanted: abc.Callable[[str, str | None], bool] | None,
+         wanted: abc.Callable[[str], bool] | None,
          filters: dict[str, str]) -> NodeRow:
     uuid, instance = found['uuid'], found['instance_uuid']
     if not all(_filter_matches(found.get(name, value), value)
                for name, value in filters.items()):
         return NodeRow(uuid, instance, here=False)
-    if wanted is None or not wanted(uuid, instance):
+    if wanted is None or not wanted(uuid):
         return NodeRow(uuid, instance)
     return NodeRow(uuid, instance, _compressed(json.dumps(
         [found[name] for name in names.node_fields()],

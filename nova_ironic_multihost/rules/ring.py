@@ -132,7 +132,10 @@ def refreshed(preferences: Preferences | None,
               members: abc.Mapping[HostKey, str | None], points: int,
               cross_zones: bool = False) -> Preferences:
     """Return the preferences of these members; log who joined and left."""
-    found = same_or_new(preferences, members, points, cross_zones)
+    wanted = dict(members), points, cross_zones
+    if preferences and wanted == (preferences.members, preferences.points,
+                                  preferences.cross_zones):
+        return preferences
     before = set(preferences.members) if preferences else set()
     if before != set(members):
         LOG.info('Compute services that share the nodes: %(count)d; joined: '
@@ -142,15 +145,4 @@ def refreshed(preferences: Preferences | None,
                      or 'none',
                      'left': ', '.join(sorted(before - set(members)))
                      or 'none'})
-    return found
-
-
-def same_or_new(preferences: Preferences | None,
-                members: abc.Mapping[HostKey, str | None], points: int,
-                cross_zones: bool = False) -> Preferences:
-    """Return the given preferences if they are still true, else new ones."""
-    wanted = dict(members), points, cross_zones
-    if preferences and wanted == (preferences.members, preferences.points,
-                                  preferences.cross_zones):
-        return preferences
     return Preferences(*wanted)

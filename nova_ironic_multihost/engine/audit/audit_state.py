@@ -114,7 +114,6 @@ class AuditState:
     :param over: (host, stop marker) of hosts that did not come back in time.
     """
 
-    preferences: ring.Preferences | None = None
     audits: int = 0
     begun: float | None = None
     records: abc.Mapping[str, Record] = dataclasses.field(default_factory=dict)

@@ -18,7 +18,6 @@ from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit import collect
 from nova_ironic_multihost.engine.audit import decide
 from nova_ironic_multihost.engine.audit.lister import Lister
-from nova_ironic_multihost.engine.audit.lister import Wanted
 from nova_ironic_multihost.engine.audit import operator_news
 from nova_ironic_multihost.engine.audit import peer_services
 from nova_ironic_multihost.engine.audit.peer_services import HeartbeatLog
@@ -36,6 +35,7 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
 from nova_ironic_multihost.rules import ring
+from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
@@ -55,6 +55,8 @@ class Auditor:
         self.cloud = cloud
         self.heartbeats = HeartbeatLog(cloud, clock)
         self.last: Audit | None = None
+        #: The hash ring as any thread has read it last.
+        self.preferences: ring.Preferences | None = None
         self._reader = reader
         self._clock = clock
         self._recorder = recorder or Metrics(clock)
@@ -93,11 +95,6 @@ class Auditor:
         return self._state.absences
 
     @property
-    def preferences(self) -> ring.Preferences | None:
-        """The preferences of the hash ring, as last read."""
-        return self._state.preferences
-
-    @property
     def recorded(self) -> frozenset[str] | None:
         """Nodes recorded here at the last audit; None before the first."""
         last = self.last
@@ -126,9 +123,8 @@ class Auditor:
         """Read the compute services and note their heartbeats."""
         begun = self._clock()
         known, outages = self.heartbeats.read(settings, hosts)
-        view = peer_services.view(
-            outages.judged(known, host_key(settings.host)),
-            self._state_now(settings), settings)
+        _, view = peer_services.judged(
+            known, outages, self._state_now(settings), settings)
         self.heartbeats.note_member(view, begun)
         if outages.paused or not view.member(view.host):
             self.doubt()
@@ -136,27 +132,13 @@ class Auditor:
                 self._disturbed = self._doubted
         return view
 
-    def view_of_nova(self, settings: Settings, hosts: abc.Iterable[str]
-                     ) -> peers.View:
-        """Read the compute services as nova's scheduler sees them."""
-        return peer_services.view(
-            peer_services.services(self.cloud, settings, hosts),
-            self._state_now(settings), settings)
-
-    def preferences_now(self, settings: Settings,
-                        like: ring.Preferences | None) -> ring.Preferences:
-        """Return the ring as of now, ``like`` if equal; remember nothing."""
-        starting = self.last is not None and self.last.view.starting
-        return peer_services.preferences_now(
-            self.cloud, self._state_now(settings), settings,
-            self.heartbeats.outages, self._known_hosts(), starting, like)
-
-    def refresh_ring(self, settings: Settings, starting: bool = False
-                     ) -> None:
+    def refresh_ring(self, settings: Settings) -> ring.Preferences:
         """Read the compute services and make the hash ring of them."""
-        with self._lock:
-            # Zones are left out: nova-compute must start without them.
-            self._read_peers(settings, starting=starting, zones=False)
+        # Zones are left out: nova-compute must start without them.
+        return self._read_peers(
+            settings, self._known_hosts(),
+            self.last is None or self.last.view.starting, zones=False
+        ).preferences
 
     def audit(self, settings: Settings, settled: bool = True,
               then: abc.Callable[[Audit], None] = lambda audit: None,
@@ -177,7 +159,7 @@ class Auditor:
                then: abc.Callable[[Audit], None],
                has: abc.Callable[[str], bool]) -> Audit:
         # Without the lock: a listing is slow, and failover must not wait.
-        self.read(settings, settled)
+        self.read(settings)
         with self._lock:
             self._state = dataclasses.replace(
                 self._state, providers_to_delete=decide.remove_providers(
@@ -220,12 +202,15 @@ class Auditor:
 
     def _eligible(self, settings: Settings, hosts: abc.Set[str]
                   ) -> frozenset[HostKey]:
-        begun = self._clock()
-        view, dead = peer_services.eligible(
-            self.cloud, self._state_now(settings), settings, hosts,
-            self._known_hosts(), self.heartbeats.outages, begun)
+        begun, outages = self._clock(), self.heartbeats.outages
+        _, view = peer_services.judged(
+            peer_services.services(
+                self.cloud, settings, [*hosts, *self._known_hosts()]),
+            outages, self._state_now(settings), settings)
         self.heartbeats.note_member(view, begun)
-        return dead
+        return takeover.eligible(
+            settings.policy, view, outages.lengths(begun, settings.heartbeats),
+            map(host_key, hosts))
 
     def _note_waiting(self, audit: Audit) -> None:
         self._recorder.note_pending(Pending.TURN, {
@@ -304,35 +289,26 @@ class Auditor:
         """:attr:`.mirror.Mirror.serial` of the last audit of all nodes."""
         return self._state.standing.serial
 
-    def read(self, settings: Settings, settled: bool = True,
-             brief: bool = False) -> Mirror:
+    def read(self, settings: Settings, brief: bool = False) -> Mirror:
         """Ask Ironic for changes and own bodies, see :meth:`.Lister.read`."""
         last = self.last
+        # At first the bodies of likely nodes; the audit reads the others.
+        likely = self.preferences or self.refresh_ring(settings)
         return self._reader.read(
             settings.partition, settings.audit_interval,
-            (lambda node, instance: node in last.nodes) if last is not None
-            else self._wanted_first(settings, settled), brief)
+            lambda node: (node in last.nodes if last is not None else
+                          likely.may_prefer(host_key(settings.host), node)),
+            brief)
 
-    def _wanted_first(self, settings: Settings, settled: bool) -> Wanted:
-        """Tell likely nodes of this host; the audit reads the others."""
-        with self._lock:
-            seen_peers = self._read_peers(settings, starting=not settled)
-        instances = frozenset(self.cloud.instances(
-            peers.spellings(seen_peers.services, settings.host)))
-        return lambda node, instance: (
-            seen_peers.preferences.may_prefer(seen_peers.view.host, node)
-            if instance is None else instance in instances)
-
-    def _read_peers(self, settings: Settings, hosts: abc.Iterable[str] = (),
+    def _read_peers(self, settings: Settings, hosts: abc.Iterable[str],
                     starting: bool = False, zones: bool = True
                     ) -> peer_services.Peers:
         """Read the compute services; remember the hash ring at once."""
         begun = self._clock()
         seen_peers = peer_services.read_peers(
             self.cloud, self._state_now(settings), settings,
-            self.heartbeats.outages, hosts, starting, zones)
-        self._state = dataclasses.replace(
-            self._state, preferences=seen_peers.preferences)
+            self.heartbeats.outages, hosts, self.preferences, starting, zones)
+        self.preferences = seen_peers.preferences
         self.heartbeats.note_member(seen_peers.view, begun)
         return seen_peers
 
@@ -411,7 +387,6 @@ class Auditor:
             self._refused_records = frozenset()
         self._state = dataclasses.replace(
             state,
-            preferences=facts.preferences,
             audits=state.audits + 1 if facts.view.member(facts.host) else 0,
             begun=begun,
             providers_to_delete=(self._state.providers_to_delete

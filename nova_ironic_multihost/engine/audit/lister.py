@@ -50,9 +50,8 @@ AGAIN = 0.1
 #: With more updated nodes than these, listing all nodes costs less.
 MANY = 2000
 
-#: Gets the uuids of a node and of its instance, or None; returns whether the
-#: body of the node is wanted.
-Wanted = abc.Callable[[str, str | None], bool]
+#: Tells by the uuid of a node whether its body is wanted.
+Wanted = abc.Callable[[str], bool]
 
 _Ask = abc.Callable[[str | None], ListingPage]
 
@@ -304,7 +303,7 @@ class Lister:
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = mirror.only(mirror.bodies.keys() - left).met(
-            row if wanted(node, row.instance) else row._replace(body=None)
+            row if wanted(node) else row._replace(body=None)
             for node, row in read.items())
         return (dataclasses.replace(listing, mirror=mirror), left,
                 len(read) < len(asked))

@@ -138,11 +138,13 @@ def services(cloud: Cloud, settings: Settings,
         cloud, tuple(cloud.services()), [settings.host, *hosts])
 
 
-def view(known: Services, memory: AuditState, settings: Settings,
-         starting: bool = False) -> peers.View:
-    """Return the view of services from :meth:`.liveness.Outages.judged`."""
+def judged(known: Services, outages: Outages, memory: AuditState,
+           settings: Settings, starting: bool = False
+          ) -> tuple[Services, peers.View]:
+    """Return the services as their heartbeats say, and the view of them."""
     label = settings.partition.label
-    return peers.view(
+    known = outages.judged(known, host_key(settings.host))
+    return known, peers.view(
         known, settings.partition, settings.host,
         other_partition_hosts=(
             host for host, theirs in memory.partition_labels.items()
@@ -150,33 +152,23 @@ def view(known: Services, memory: AuditState, settings: Settings,
         starting=starting, over=memory.over)
 
 
-def eligible(cloud: Cloud, memory: AuditState, settings: Settings,
-             hosts: abc.Set[str], known: abc.Iterable[str], outages: Outages,
-             now: float) -> tuple[peers.View, frozenset[HostKey]]:
-    """Read again from which dead hosts instances may be taken over.
-
-    :returns: (view of now, these hosts).
-    """
-    seen = view(outages.judged(services(cloud, settings, [*hosts, *known]),
-                               host_key(settings.host)), memory, settings)
-    return seen, takeover.eligible(
-        settings.policy, seen, outages.lengths(now, settings.heartbeats),
-        map(host_key, hosts))
-
-
 def read_peers(cloud: Cloud, memory: AuditState, settings: Settings,
-               outages: Outages, hosts: abc.Iterable[str] = (),
+               outages: Outages, hosts: abc.Iterable[str],
+               before: ring.Preferences | None = None,
                starting: bool = False, zones: bool = True) -> Peers:
-    """Read the compute services and make the hash ring of the members."""
-    known = outages.judged(
-        services(cloud, settings, hosts), host_key(settings.host))
-    seen = view(known, memory, settings, starting)
+    """Read the compute services and make the hash ring of the members.
+
+    :param zones: read the zones, too; else the known ones count.
+    """
+    known, view = judged(services(cloud, settings, hosts), outages, memory,
+                         settings, starting)
     host_aggregates = (_host_aggregates(cloud, memory) if zones
                        else memory.host_aggregates)
+    zone_of = peers.host_zones(host_aggregates.aggregates)
     preferences = ring.refreshed(
-        memory.preferences, _zones_of_members(seen, host_aggregates),
+        before, {host: zone_of.get(host) for host in view.members},
         settings.points, settings.move_across_zones)
-    return Peers(known, seen, preferences, host_aggregates, outages)
+    return Peers(known, view, preferences, host_aggregates, outages)
 
 
 def _host_aggregates(cloud: Cloud, memory: AuditState
@@ -192,24 +184,6 @@ def _host_aggregates(cloud: Cloud, memory: AuditState
             raise
         LOG.debug('The last known host aggregates are used: %s', exc)
         return known
-
-
-def preferences_now(cloud: Cloud, memory: AuditState, settings: Settings,
-                    outages: Outages, hosts: abc.Iterable[str], starting: bool,
-                    like: ring.Preferences | None) -> ring.Preferences:
-    """Read the services, make the ring of known zones; ``like`` if equal."""
-    known = outages.judged(
-        services(cloud, settings, hosts), host_key(settings.host))
-    return ring.same_or_new(
-        like, _zones_of_members(view(known, memory, settings, starting),
-                                memory.host_aggregates),
-        settings.points, settings.move_across_zones)
-
-
-def _zones_of_members(seen: peers.View, known: peers.KnownAggregates
-                      ) -> dict[HostKey, str | None]:
-    zones = peers.host_zones(known.aggregates)
-    return {host: zones.get(host) for host in seen.members}
 
 
 def with_hosts(cloud: Cloud, seen_peers: Peers, known: Services,

@@ -22,7 +22,6 @@ from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.ownership import Reason
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules.peers import HostKey
-from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
 
 #: Reasons of nodes that are reserved even if they are available in Ironic.
@@ -49,8 +48,6 @@ class Recheck:
         self._auditor = auditor
         self._tracker = tracker
         self._ending = ending
-        # Cached: a ring takes milliseconds to make.
-        self._preferences: ring.Preferences | None = None
 
     def may_take(self, node: str) -> bool:
         """Whether the tracker may take a node, or holds its record."""
@@ -65,14 +62,11 @@ class Recheck:
         create all records. Of two that create one record both succeed:
         nova.db.main.api:compute_node_create returns the existing row.
         """
-        def preferred() -> bool:
-            self._preferences = self._auditor.preferences_now(
-                settings, self._preferences or self._auditor.preferences)
-            return self._preferences.prefers(host_key(settings.host), node)
-
         reason = self._auditor.reason(node)
         return not (self._ending() or self._auditor.is_barred(node)) and (
-            reason is None or ownership.may_create(reason, preferred))
+            reason is None or ownership.may_create(
+                reason, lambda: self._auditor.refresh_ring(settings).prefers(
+                    host_key(settings.host), node)))
 
     def of(self, node: str) -> Offer:
         """Return what may be reported to placement about a node.

@@ -96,7 +96,7 @@ class Pages(typing.Protocol):
     """Ironic's listings; without an answer they raise ListingError."""
 
     def page(self, partition: peers.Partition, after: str | None,
-             limit: int, wanted: abc.Callable[[str, str | None], bool] | None
+             limit: int, wanted: abc.Callable[[str], bool] | None
              ) -> ListingPage:
         """Return nodes of the partition in the order of their creation.
 
@@ -107,8 +107,7 @@ class Pages(typing.Protocol):
         """
 
     def newest(self, partition: peers.Partition, after: str | None, limit: int,
-               wanted: abc.Callable[[str, str | None], bool] | None
-               ) -> ListingPage:
+               wanted: abc.Callable[[str], bool] | None) -> ListingPage:
         """Return nodes of all partitions, the last updated one first.
 
         A node that leaves the partition is updated too, see

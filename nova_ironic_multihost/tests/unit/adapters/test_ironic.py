@@ -113,7 +113,7 @@ class PagesTestCase(oslo_base.BaseTestCase):
     def answer(self, path='/nodes', status=200, **body):
         self.ironic.answers[path] = status, body
 
-    def page(self, wanted=lambda node, instance: True, after=None,
+    def page(self, wanted=lambda node: True, after=None,
              partition=ALL, **options):
         return self.pages.page(partition, after, 50, wanted, **options)
 
@@ -151,7 +151,7 @@ class PagesTestCase(oslo_base.BaseTestCase):
     def test_what_is_not_wanted_has_no_body(self):
         self.answer(nodes=[NODE, {**NODE, 'uuid': 'node-2',
                                   'instance_uuid': 'server'}])
-        rows = self.page(lambda node, instance: instance == 'server').rows
+        rows = self.page(lambda node: node == 'node-2').rows
         self.assertEqual([False, True],
                          [row.body is not None for row in rows])
 
@@ -187,7 +187,7 @@ class PagesTestCase(oslo_base.BaseTestCase):
 
     def test_newest_first(self):
         self.answer(nodes=[NODE])
-        self.pages.newest(ALL, 'node-7', 20, lambda node, instance: True)
+        self.pages.newest(ALL, 'node-7', 20, lambda node: True)
         [(_, asked, _)] = self.ironic.asked
         self.assertEqual(('updated_at', 'desc', 'node-7', '20'), (
             asked['sort_key'], asked['sort_dir'], asked['marker'],
@@ -276,7 +276,7 @@ class NodeCacheTestCase(oslo_base.BaseTestCase):
         for uuid, (content, instance) in nodes.items():
             self.pages.create(uuid)
             self.pages.change(uuid, content=content, instance=instance)
-        self.lister.read(ALL, 1, lambda node, instance: True)
+        self.lister.read(ALL, 1, lambda node: True)
 
     def audited(self, **nodes):
         """As :meth:`listed`; then an audit gives them to this host."""

@@ -148,7 +148,7 @@ class Pages(listings.Ironic):
             raise MarkerNotFound(node)
         if node not in self._table:
             return mirror.NodeRow(node, self._cloud.ironic[node], b'read')
-        return self._table[node].row(lambda node, instance: True)
+        return self._table[node].row(lambda node: True)
 
     def page(self, partition, *args):
         return super().page(peers.Partition(), *args)

@@ -50,7 +50,7 @@ class Node:
             return NodeRow(self.uuid, self.instance, here=False)
         body = f'{self.uuid} {self.instance or "-"} {self.content}'
         return NodeRow(self.uuid, self.instance, body.encode() if wanted and
-                       wanted(self.uuid, self.instance) else None)
+                       wanted(self.uuid) else None)
 
 
 class Ironic:
@@ -137,7 +137,7 @@ class Ironic:
     def node(self, node) -> NodeRow:
         self._answer('node')
         found = self._shown(node)
-        return found.row(lambda uuid, instance: True)
+        return found.row(lambda uuid: True)
 
     def touched(self, node) -> datetime.datetime | None:
         self._answer('touched')

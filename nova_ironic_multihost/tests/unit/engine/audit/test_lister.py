@@ -21,9 +21,9 @@ NAMES = [f'node-{n}' for n in range(12)]
 HERE = peers.Partition(shard='here')
 
 
-def is_wanted(node, instance):
-    """Half of them are mine, or have an instance of mine."""
-    return int(node[-1]) % 2 == 0 or instance == 'mine'
+def is_wanted(node):
+    """Half of them are mine."""
+    return int(node[-1]) % 2 == 0
 
 
 class Consumer:
@@ -85,11 +85,9 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertKnown()
 
     def test_whole_nodes_only_where_wanted(self):
-        self.ironic.change('node-1', instance='mine')
         self.read()
-        self.assertEqual(
-            {name for name in NAMES if is_wanted(name, None)} | {'node-1'},
-            self.consumer.mirror.bodies.keys())
+        self.assertEqual(set(filter(is_wanted, NAMES)),
+                         self.consumer.mirror.bodies.keys())
 
     def test_what_is_touched(self):
         self.read()
@@ -370,7 +368,7 @@ class ReaderTestCase(base.BaseTestCase):
     def test_many_that_become_mine_are_listed(self):
         self.read()
         mine = {'node-1', 'node-2', 'node-3'}
-        self.consumer.wanted = lambda node, instance: node in mine
+        self.consumer.wanted = lambda node: node in mine
         with mock.patch.object(readers, 'ALONE', 1):
             self.assertEqual(
                 {'node-2'}, self.consumer.reader.complete(mine).bodies.keys())
@@ -381,7 +379,7 @@ class ReaderTestCase(base.BaseTestCase):
     def test_few_of_very_many_that_become_mine_are_read_alone(self):
         self.read()
         mine = {'node-1', 'node-2', 'node-3'}
-        self.consumer.wanted = lambda node, instance: node in mine
+        self.consumer.wanted = lambda node: node in mine
         with mock.patch.multiple(readers, ALONE=1, TOGETHER=1):
             self.consumer.reader.complete(mine)
             self.read()
@@ -586,7 +584,7 @@ class ReaderTestCase(base.BaseTestCase):
     def test_forgets_what_is_not_mine(self):
         self.read()
         self.consumer.reader.complete(frozenset({'node-2'}))
-        self.consumer.wanted = lambda node, instance: node == 'node-2'
+        self.consumer.wanted = lambda node: node == 'node-2'
         self.assertEqual(set(), self.read())
         self.assertEqual({'node-2'}, self.consumer.mirror.bodies.keys())
 

@@ -855,7 +855,7 @@ class PortionsTestCase(LookTestCase):
         self.look()
         row = self.auditors['a'].last.nodes[late]
         self.assertIn(row.body, (None, self.pages.truth(
-            wanted=lambda node, instance: True)[late].body))
+            wanted=lambda node: True)[late].body))
 
     def test_node_that_novas_tracker_takes_meanwhile_stays(self):
         """An audit of all had it adopted before this look had."""

@@ -157,8 +157,9 @@ class _Judge:
             records={record.node: record for record in seen.records
                      if record.owner != host},
             eligible=takeover.eligible(self._policy, view, {})))
-        return ownership.with_allocations(reasons, reasons, {
-            allocation.provider for allocation in seen.allocations})
+        used = {allocation.provider for allocation in seen.allocations}
+        return ownership.confirmed(
+            reasons, {node: node in used for node in reasons}, reasons, ())
 
 
 def summary(explained):

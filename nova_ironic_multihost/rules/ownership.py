@@ -172,8 +172,7 @@ def _instance_in_nova(node: str, facts: Facts) -> InstanceState | None:
 
 def decide(facts: Facts) -> dict[str, Reason]:
     """Return the reason of each node."""
-    # with_allocations(), with_adoptions() and with_takeovers() have to confirm
-    # PULLED, ADOPTED and TAKEN_OVER.
+    # confirmed() has to confirm PULLED, ADOPTED and TAKEN_OVER.
     return {node: _reason(node, instance, facts)
             for node, instance in facts.nodes.items()}
 
@@ -276,40 +275,36 @@ def some_of(reasons: abc.Mapping[str, Reason], wanted: Reason,
     return random.sample(nodes, len(nodes))[:limit]
 
 
-def with_allocations(reasons: abc.Mapping[str, Reason],
-                     asked: abc.Iterable[str], allocated: abc.Set[str],
-                     unanswered: abc.Set[str] = frozenset()
-                    ) -> abc.Mapping[str, Reason]:
-    """Return the reasons with only idle nodes taken."""
-    # ``allocated``: nodes with an allocation of an instance that nova has.
-    asked = frozenset(asked)
-    changed = {}
-    for node, reason in reasons.items():
-        if reason in (Reason.ADOPTED, Reason.PULLED) and node in unanswered:
-            changed[node] = Reason.UNANSWERED
-        elif reason is Reason.ADOPTED and node in allocated:
-            changed[node] = Reason.AWAITED
-        elif reason is Reason.PULLED:
-            if node in allocated:
-                changed[node] = Reason.ALLOCATED
-            elif node not in asked:
-                changed[node] = Reason.QUEUED
-    return _replaced(reasons, changed)
+def confirmed(reasons: abc.Mapping[str, Reason],
+              allocated: abc.Mapping[str, bool | None],
+              taken: abc.Container[str], failed: abc.Container[str]
+             ) -> dict[str, Reason]:
+    """Return the reasons with only those nodes taken that may be taken.
 
+    :param allocated: asked node -> whether an instance that nova has, has an
+        allocation of it; None without an answer.
+    :param taken: nodes with an instance that was taken over.
+    :param failed: nodes with an instance or a build that was not: it changes
+        hosts or has a migration, or a service is silent.
+    """
+    def after(node: str, reason: Reason) -> Reason:
+        if reason is Reason.TAKEN_OVER and node not in taken:
+            return (Reason.TAKEOVER_FAILED if node in failed
+                    else Reason.INSTANCE_WAITS)
+        if reason not in (Reason.ADOPTED, Reason.PULLED):
+            return reason
+        pulled = reason is Reason.PULLED
+        if node not in allocated:
+            return Reason.QUEUED if pulled else Reason.ADOPTION_WAITS
+        if allocated[node] is None:
+            return Reason.UNANSWERED
+        if not allocated[node]:
+            return reason
+        if pulled:
+            return Reason.ALLOCATED
+        return Reason.TAKEOVER_FAILED if node in failed else Reason.AWAITED
 
-def _replaced(reasons: abc.Mapping[str, Reason],
-              changed: abc.Mapping[str, Reason]) -> abc.Mapping[str, Reason]:
-    # A copy takes megabytes.
-    return {**reasons, **changed} if changed else reasons
-
-
-def with_adoptions(reasons: abc.Mapping[str, Reason], asked: abc.Iterable[str]
-                   ) -> abc.Mapping[str, Reason]:
-    """Return the reasons with only those nodes adopted that were checked."""
-    asked = frozenset(asked)
-    return _replaced(reasons, {
-        node: Reason.ADOPTION_WAITS for node, reason in reasons.items()
-        if reason is Reason.ADOPTED and node not in asked})
+    return {node: after(node, reason) for node, reason in reasons.items()}
 
 
 def abandoned_builds(node: str, builds: abc.Mapping[str, InstanceState],
@@ -331,19 +326,6 @@ def awaited(builds: abc.Mapping[str, InstanceState], taken: abc.Container[str],
     return any(uuid not in taken and state.host_key != host
                and (state.host_key, state.vm_state) != (None, 'error')
                for uuid, state in builds.items())
-
-
-def with_takeovers(reasons: abc.Mapping[str, Reason],
-                   failed: abc.Container[str], taken: abc.Container[str]
-                  ) -> abc.Mapping[str, Reason]:
-    """Return the reasons with TAKEN_OVER only where the takeover succeeded."""
-    # The instance changes hosts or has a migration, or a service is silent.
-    return _replaced(reasons, {
-        node: (Reason.TAKEOVER_FAILED if node in failed
-               else Reason.INSTANCE_WAITS)
-        for node, reason in reasons.items()
-        if reason is Reason.TAKEN_OVER and node not in taken
-        or reason is Reason.AWAITED and node in failed})
 
 
 def lost_nodes_to_peers(facts: Facts, owned: abc.Set[str]) -> bool:

@@ -59,37 +59,42 @@ def decide(cloud: Cloud, reader: Lister, facts: Facts,
     :param adoptions: the most free nodes of dead hosts to claim, None for all;
         each costs a read of placement.
     """
-    reasons: abc.Mapping[str, Reason] = ownership.decide(facts)
-    taken, served = _take_over_instances(cloud, facts, ownership.some_of(
-        reasons, Reason.TAKEN_OVER, settings.takeovers_per_audit), settings,
-        eligible)
-    asked = ownership.some_of(
+    reasons = ownership.decide(facts)
+    nodes = {instance: node for node in ownership.some_of(
+                 reasons, Reason.TAKEN_OVER, settings.takeovers_per_audit)
+             if (instance := facts.nodes[node]) is not None}
+    states = {instance: facts.instance_states[instance] for instance in nodes}
+    taken, tried = _take_over(cloud, settings, eligible, states)
+    served = {nodes[instance] for instance in taken}
+    pulled = ownership.some_of(
         reasons, Reason.PULLED, settings.pulls_per_audit)
     adopted = ownership.some_of(reasons, Reason.ADOPTED, adoptions)
-    reasons = ownership.with_adoptions(reasons, adopted)
-    consumers = cloud.consumers_of([*asked, *adopted])
-    unanswered = frozenset(
-        node for node, some in consumers.items() if some is None)
-    allocated = frozenset(
-        node for node in asked if _may_be_used(consumers[node]))
+    consumers = cloud.consumers_of([*pulled, *adopted])
     builds = _builds(cloud, {node: consumers[node] for node in adopted})
-    abandoned, ended, tried = _take_over_builds(
-        cloud, reader, facts, builds, adopted, settings, eligible,
-        settings.takeovers_per_audit - len(taken))
-    reasons = ownership.with_allocations(reasons, asked, allocated.union(
-        node for node, some in builds.items()
-        if ownership.awaited(
-            some, {*arrived, *abandoned}, facts.host)), unanswered)
-    reasons = ownership.with_takeovers(
-        reasons, {*tried, *served} - ended - taken.keys(), taken)
-    states = {instance: facts.instance_states[instance]
-              for instance in taken.values()}
+    abandoned = dict([
+        (uuid, node) for node, some in builds.items()
+        for uuid in ownership.abandoned_builds(node, some, facts)
+    ][:settings.takeovers_per_audit - len(taken)])
+    nodes.update(abandoned)
+    build_states = {
+        uuid: builds[node][uuid] for uuid, node in abandoned.items()}
+    states.update(build_states)
+    ended, tried_builds = _take_over(
+        cloud, settings, eligible, build_states,
+        lambda uuid: _is_free(reader, nodes[uuid]))
+    taken += ended
+    allocated = {node: None if some is None else bool(some)
+                 for node, some in consumers.items()}
+    allocated.update(
+        (node, ownership.awaited(some, {*arrived, *ended}, facts.host))
+        for node, some in builds.items())
     return Decision(
-        reasons,
-        {**abandoned, **{instance: state.host
-                         for instance, state in states.items()}},
-        frozenset(instance for instance, state in states.items()
-                  if takeover.rests(state.vm_state, state.task_state)))
+        ownership.confirmed(reasons, allocated, served, {
+            nodes[uuid] for uuid in [*tried, *tried_builds]
+            if uuid not in taken}),
+        {uuid: states[uuid].host for uuid in taken},
+        frozenset(uuid for uuid in taken if takeover.rests(
+            states[uuid].vm_state, states[uuid].task_state)))
 
 
 def remove_providers(cloud: Cloud, reader: Lister,
@@ -120,10 +125,7 @@ def remove_providers(cloud: Cloud, reader: Lister,
 
 def in_use(cloud: Cloud, node: str) -> bool:
     """Whether a node has, or may have, an allocation in placement."""
-    return _may_be_used(cloud.consumers(node))
-
-
-def _may_be_used(consumers: abc.Set[str] | None) -> bool:
+    consumers = cloud.consumers(node)
     return consumers is None or bool(consumers)
 
 
@@ -143,27 +145,6 @@ def _builds(cloud: Cloud, consumers: abc.Mapping[str, abc.Set[str] | None]
             for node, some in known.items()}
 
 
-def _take_over_builds(
-        cloud: Cloud, reader: Lister, facts: Facts,
-        builds: abc.Mapping[str, abc.Mapping[str, InstanceState]],
-        nodes: list[str], settings: Settings, eligible: Eligible, limit: int
-       ) -> tuple[ dict[str, str | None], frozenset[str], list[str]]:
-    """Take over builds that their dead hosts will not carry out.
-
-    :returns: ({instance: old host}, nodes without a failure, nodes tried).
-    """
-    wanted = [(uuid, node) for node in nodes if node in builds for uuid
-              in ownership.abandoned_builds(node, builds[node], facts)]
-    some = dict(wanted[:limit])
-    taken, tried = _take_over(cloud, settings, eligible, {
-        uuid: builds[node][uuid] for uuid, node in some.items()},
-        lambda uuid: _is_free(reader, some[uuid]))
-    failed = {some[uuid] for uuid in tried if uuid not in taken}
-    adopted = dict.fromkeys(some[uuid] for uuid in tried)
-    return ({uuid: builds[some[uuid]][uuid].host for uuid in taken},
-            frozenset(adopted.keys() - failed), list(adopted))
-
-
 def _is_free(reader: Lister, node: str) -> bool:
     """Whether Ironic has reserved a node for no instance by now."""
     try:
@@ -173,18 +154,6 @@ def _is_free(reader: Lister, node: str) -> bool:
                   {'node': node, 'exc': exc})
         return False
     return row is None or row.instance is None
-
-
-def _take_over_instances(cloud: Cloud, facts: Facts, nodes: list[str],
-                         settings: Settings, eligible: Eligible
-                         ) -> tuple[dict[str, str], list[str]]:
-    """Take over instances; return ({node: instance} taken, nodes tried)."""
-    wanted = {instance: node for node in nodes
-              if (instance := facts.nodes[node]) is not None}
-    taken, tried = _take_over(cloud, settings, eligible, {
-        instance: facts.instance_states[instance] for instance in wanted})
-    return ({wanted[instance]: instance for instance in taken},
-            [wanted[instance] for instance in tried])
 
 
 def _take_over(cloud: Cloud, settings: Settings, eligible: Eligible,

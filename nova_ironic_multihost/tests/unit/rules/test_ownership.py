@@ -366,13 +366,14 @@ class TakeoverTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.TAKEN_OVER, 'n2': Reason.TAKEOVER_FAILED,
              'n3': Reason.INSTANCE_WAITS},
-            ownership.with_takeovers(reasons, ['n1', 'n2'], {'n1'}))
+            ownership.confirmed(reasons, {}, {'n1'}, {'n1', 'n2'}))
 
     def test_a_build_that_could_not_be_taken_is_not_waited_for(self):
-        reasons = dict.fromkeys(('n1', 'n2'), Reason.AWAITED)
+        reasons = dict.fromkeys(('n1', 'n2'), Reason.ADOPTED)
         self.assertEqual(
             {'n1': Reason.TAKEOVER_FAILED, 'n2': Reason.AWAITED},
-            ownership.with_takeovers(reasons, ['n1'], ()))
+            ownership.confirmed(
+                reasons, {'n1': True, 'n2': True}, (), {'n1'}))
 
 
 @st.composite
@@ -513,7 +514,8 @@ class PullsTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.ALLOCATED, 'n2': Reason.KEPT,
              'n3': Reason.PULLED, 'n4': Reason.QUEUED},
-            ownership.with_allocations(self.reasons, ['n1', 'n3'], {'n1'}))
+            ownership.confirmed(
+                self.reasons, {'n1': True, 'n3': False}, (), ()))
 
 
 class AwaitedTestCase(base.BaseTestCase):
@@ -523,7 +525,8 @@ class AwaitedTestCase(base.BaseTestCase):
                    'n3': Reason.LEAKED}
         self.assertEqual(
             {'n1': Reason.ADOPTED, 'n2': Reason.ADOPTION_WAITS,
-             'n3': Reason.LEAKED}, ownership.with_adoptions(reasons, ['n1']))
+             'n3': Reason.LEAKED},
+            ownership.confirmed(reasons, {'n1': False}, (), ()))
 
     def test_node_of_a_dead_host_with_a_build_is_not_adopted(self):
         reasons = {'n1': Reason.ADOPTED, 'n2': Reason.ADOPTED,
@@ -531,7 +534,8 @@ class AwaitedTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.AWAITED, 'n2': Reason.ADOPTED,
              'n3': Reason.CREATED},
-            ownership.with_allocations(reasons, [], {'n1', 'n3'}))
+            ownership.confirmed(
+                reasons, {'n1': True, 'n2': False, 'n3': True}, (), ()))
 
     def test_node_of_which_placement_does_not_say_waits_for_that(self):
         reasons = {'n1': Reason.ADOPTED, 'n2': Reason.PULLED,
@@ -539,8 +543,8 @@ class AwaitedTestCase(base.BaseTestCase):
         self.assertEqual(
             {'n1': Reason.UNANSWERED, 'n2': Reason.UNANSWERED,
              'n3': Reason.CREATED, 'n4': Reason.QUEUED},
-            ownership.with_allocations(
-                reasons, ['n2'], {'n2'}, {'n1', 'n2', 'n3'}))
+            ownership.confirmed(
+                reasons, dict.fromkeys(('n1', 'n2', 'n3')), (), ()))
 
     def test_builds_keep_it_waiting_until_they_are_mine(self):
         builds = {'i1': InstanceState(OTHER), 'i2': InstanceState(None)}

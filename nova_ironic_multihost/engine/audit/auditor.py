@@ -62,7 +62,7 @@ class Auditor:
         self._recorder = recorder or Metrics(clock)
         self._lock = threading.Lock()
         self._state = AuditState()
-        self._notices = operator_news.Notices(clock)
+        self._notices = operator_news.Notices()
         # When peers may last have taken nodes of this host.
         self._doubted: float | None = None
         self._refused_records: frozenset[str] = frozenset()
@@ -151,9 +151,7 @@ class Auditor:
         :raises ListingError: Ironic did not answer.
         """
         with self._recorder.turn(Work.AUDIT):
-            audit = self._audit(settings, settled, then, has)
-        self._notices.count(audit.reasons)
-        return audit
+            return self._audit(settings, settled, then, has)
 
     def _audit(self, settings: Settings, settled: bool,
                then: abc.Callable[[Audit], None],
@@ -173,8 +171,7 @@ class Auditor:
                     settled, self._doubted)
             decided = self._decide(settings, collected)
             audit = self._audit_of(collected, decided)
-            self._notices.tell(operator_news.notices_due(
-                settings.host, audit.reasons, collected.state))
+            self._notices.tell(settings.host, audit.reasons, collected.state)
             self._remember(collected, decided, audit, begun)
             self.last = audit
             self._note_waiting(audit)

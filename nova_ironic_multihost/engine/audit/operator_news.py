@@ -2,11 +2,8 @@
 
 """Tell operators what an audit found, and notify them of takeovers."""
 
-import collections
 from collections import abc
-import dataclasses
 import logging
-import time
 
 from oslo_log import log
 
@@ -18,47 +15,31 @@ from nova_ironic_multihost.rules.ownership import Reason
 
 LOG = log.getLogger(__name__)
 
-#: Seconds a host may be unmapped: it starts before discover_hosts maps it.
-UNMAPPED = 300
+#: A level of :mod:`logging`, and the fact with the remedy.
+Notice = tuple[int, str]
 
-
-@dataclasses.dataclass(frozen=True)
-class Notice:
-    """Something that an operator must know.
-
-    :param level: of :mod:`logging`.
-    :param sentence: the fact and the remedy, with ``{count}`` and
-        ``{example}`` of nodes.
-    :param after: seconds for which it must be true before it is logged.
-    """
-
-    level: int
-    sentence: str
-    after: float = 0
-
-
-#: Reason of nodes -> the notice about them.
-OF_NODES = {
-    Reason.OTHER_PARTITION: Notice(
+#: Reason of nodes -> the notice about them, with their count and an example.
+OF_NODES: abc.Mapping[Reason, Notice] = {
+    Reason.OTHER_PARTITION: (
         logging.WARNING,
         '{count} nodes that this host serves, for example {example}, are '
         'recorded on live compute services of other partitions, and are left '
         'there. Give all compute services of these nodes the same [ironic]'
         'conductor_group, shard and peer_list, or such as have no node in '
         'common.'),
-    Reason.UNKNOWN: Notice(
+    Reason.UNKNOWN: (
         logging.WARNING,
         '{count} nodes, for example {example}, are held for instances that '
         'nova does not know: they belong to another cell or another user of '
         'Ironic, or their rows are archived. They are reported as in use and '
         'nothing is done to them. If nobody uses them: "nova-ironic-multihost '
         'leaks" says how to free each.'),
-    Reason.LEAKED: Notice(
+    Reason.LEAKED: (
         logging.INFO,
         '{count} nodes, for example {example}, are held for instances that '
         'were deleted while their compute service was down. [DEFAULT]'
         'running_deleted_instance_action says what becomes of them.'),
-    Reason.OTHER_ZONE: Notice(
+    Reason.OTHER_ZONE: (
         logging.INFO,
         '{count} nodes that the hash ring gives to this host stay with the '
         'compute services of their availability zone. Set [ironic_multihost]'
@@ -71,14 +52,14 @@ def notices_due(host: str, reasons: abc.Mapping[str, Reason], state: AuditState
     """Return the notices after an audit, {subject: notice}."""
     found: dict[object, Notice] = {}
     if state.mapped is False:
-        found['unmapped'] = Notice(
+        found['unmapped'] = (
             logging.WARNING,
             f'This host, {host}, is not mapped to a cell, so the scheduler '
             'cannot use its nodes and it takes none from others. Run '
             '"nova-manage cell_v2 discover_hosts --by-service"; no restart '
-            'is needed.', after=UNMAPPED)
+            'is needed.')
     if not state.host_aggregates.read:
-        found['aggregates'] = Notice(
+        found['aggregates'] = (
             logging.WARNING,
             "nova's host aggregates cannot be read, so availability zones "
             'hinder no node from changing its compute service, and nodes '
@@ -86,14 +67,19 @@ def notices_due(host: str, reasons: abc.Mapping[str, Reason], state: AuditState
             'Set [api_database]connection in nova.conf of the '
             'nova-conductor of this cell.')
     found.update({
-        ('second', row): Notice(
+        ('second', row): (
             logging.WARNING,
             f'This host, {host}, has a second record of node {node}: '
             f'{model.second_record(node, row)}')
         for node, row in state.barred.items() if row})
-    found.update(_of_nodes(reasons))
+    counts = ownership.count_reasons(reasons)
+    examples = {reason: node for node, reason in reasons.items()}
+    found.update({
+        reason: (level, sentence.format(
+            count=counts[reason], example=examples[reason]))
+        for reason, (level, sentence) in OF_NODES.items() if counts[reason]})
     if state.absences.braked:
-        found['brake'] = Notice(
+        found['brake'] = (
             logging.ERROR,
             f'{len(state.absences.counts)} nodes that are recorded on this '
             'host have vanished from Ironic at once. Nothing is deleted. If '
@@ -102,17 +88,6 @@ def notices_due(host: str, reasons: abc.Mapping[str, Reason], state: AuditState
             'max_vanished_percent to 100, restart nova-compute, and '
             'set it back when their records are gone.')
     return found
-
-
-def _of_nodes(reasons: abc.Mapping[str, Reason]) -> dict[object, Notice]:
-    counts = collections.Counter(reasons.values())
-    examples: dict[Reason, str] = {}
-    for node, reason in reasons.items():
-        examples.setdefault(reason, node)
-    return {
-        reason: dataclasses.replace(notice, sentence=notice.sentence.format(
-            count=counts[reason], example=examples[reason]))
-        for reason, notice in OF_NODES.items() if counts[reason]}
 
 
 def in_words(counted: abc.Mapping[Reason, int]) -> str:
@@ -124,39 +99,25 @@ def in_words(counted: abc.Mapping[Reason, int]) -> str:
 class Notices:
     """Logs each notice once, and again only after it was false."""
 
-    def __init__(self, clock: abc.Callable[[], float] = time.monotonic
-                ) -> None:
-        self._clock = clock
-        #: Subject of a notice -> since when it is true.
-        self._since: abc.Mapping[object, float] = {}
-        self._logged: frozenset[object] = frozenset()
+    def __init__(self) -> None:
+        self._told: abc.Set[object] = frozenset()
         self._counted: abc.Mapping[Reason, int] = {}
 
-    def tell(self, found: abc.Mapping[object, Notice]) -> None:
-        """Log the notices from :func:`due` that are new."""
-        now = self._clock()
-        self._since = {subject: self._since.get(subject, now)
-                       for subject in found}
-        due = {subject for subject, notice in found.items()
-               if now - self._since[subject] >= notice.after}
-        for subject, notice in found.items():
-            if subject in due - self._logged:
-                LOG.log(notice.level, notice.sentence)
-        self._logged = frozenset(due)
-
-    def count(self, reasons: abc.Mapping[str, Reason]) -> None:
-        """Log how many nodes this host owns and why, if that has changed."""
+    def tell(self, host: str, reasons: abc.Mapping[str, Reason],
+             state: AuditState) -> None:
+        """Log what is new after an audit of all nodes of a host."""
+        due = notices_due(host, reasons, state)
+        for subject, (level, sentence) in due.items():
+            if subject not in self._told:
+                LOG.log(level, sentence)
+        self._told = due.keys()
         counted = ownership.count_reasons(reasons)
         if counted != self._counted:
             LOG.info(
-                'Managing %(mine)d of %(all)d nodes: %(counted)s.',
-                {
+                'Managing %(mine)d of %(all)d nodes: %(counted)s.', {
                     'mine': sum(
                         counted[reason] for reason in counted if reason.mine),
-                    'all': len(reasons),
-                    'counted': in_words(counted),
-                },
-            )
+                    'all': len(reasons), 'counted': in_words(counted)})
             self._counted = counted
 
 

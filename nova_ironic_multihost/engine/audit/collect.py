@@ -2,7 +2,6 @@
 
 """Collecting facts: each is read once, in the order in which it is needed."""
 
-import collections
 from collections import abc
 import dataclasses
 import random
@@ -13,7 +12,6 @@ from oslo_log import log as logging
 from nova_ironic_multihost.engine.audit.audit_state import Audit
 from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
-from nova_ironic_multihost.engine.audit.lister import FAILURES
 from nova_ironic_multihost.engine.audit.lister import Lister
 from nova_ironic_multihost.engine.audit.peer_services import Peers
 from nova_ironic_multihost.engine.audit.peer_services import with_hosts
@@ -32,7 +30,7 @@ from nova_ironic_multihost.rules import takeover
 
 LOG = logging.getLogger(__name__)
 
-#: Records that are read to learn the partition of a member.
+#: Records that are read to learn the partition of a member, about so many.
 SAMPLE = 8
 
 
@@ -84,13 +82,10 @@ class Collector:
             self._peers.view, self._peers.preferences, self._zones,
             self._settings.partition)
         self._read_my_records(basis, doubted)
-        standing = self._state.standing
-        if standing.turn % incremental.TURNS == 0:
-            # An operator may have deleted the mapping.
-            self._note(mapped=self._mapped())
         my_nodes = frozenset(self._state.records)
         my_instances = frozenset(self._cloud.instances(self._my_names()))
-        due = incremental.due(standing, basis, mirror, my_nodes, my_instances)
+        due = incremental.due(
+            self._state.standing, basis, mirror, my_nodes, my_instances)
         unlisted = self._read_absent(my_nodes)
         facts = self._with_foreign_instances(self._facts(
             mirror.nodes if due == mirror.nodes.keys() else
@@ -142,15 +137,6 @@ class Collector:
 
     def _my_names(self) -> tuple[str, ...]:
         return peers.spellings(self._peers.services, self._settings.host)
-
-    def _mapped(self) -> bool:
-        try:
-            return bool(self._state.mapped) and self._cloud.mapped(
-                self._settings.host) is not False
-        except Exception as exc:  # noqa: BLE001
-            LOG.debug('nova did not say whether this host is still mapped: '
-                      '%s', exc)
-            return bool(self._state.mapped)
 
     def _read_my_records(self, basis: incremental.Inputs,
                          doubted: float | None) -> None:
@@ -243,9 +229,15 @@ class Collector:
         unknown = {member for member in self._peers.preferences.members
                    if member != self._peers.view.host
                    and member not in self._state.partition_labels}
-        wanted = dict.fromkeys(ownership.candidates(facts))
-        wanted.update(dict.fromkeys(self._samples(unknown)))
-        records = self._cloud.records(list(wanted)) if wanted else []
+        wanted = ownership.candidates(facts)
+        # A member of another partition would leave its share unowned.
+        nodes = list(self._mirror.nodes) if unknown else []
+        some = min(
+            len(nodes), SAMPLE * len(self._peers.preferences.members))
+        wanted += [node for node in random.sample(nodes, some)
+                   if self._peers.preferences.host_for(node) in unknown]
+        records = self._cloud.records(
+            list(dict.fromkeys(wanted))) if wanted else []
         if self._state.standing.turn % incremental.TURNS == 0:
             # Without a sample a member can hardly have many records: nova's
             # conductor returns them in one reply.
@@ -255,19 +247,6 @@ class Collector:
                     peers.spellings(self._services, member)))[0][:1]
         return {record.node: record for record in records
                 if record.node not in facts.my_nodes}
-
-    def _samples(self, members: abc.Set[HostKey]) -> abc.Iterator[str]:
-        """Yield nodes with records that tell the partition of members."""
-        # A member of another partition would leave its share unowned.
-        wanted = collections.Counter(dict.fromkeys(members, SAMPLE))
-        nodes = list(self._mirror.nodes) if members else []
-        for node in random.sample(nodes, len(nodes)):
-            host = self._peers.preferences.host_for(node)
-            if host is not None and wanted[host]:
-                wanted[host] -= 1
-                yield node
-            if not any(wanted.values()):
-                return
 
     def _used(self, nodes: abc.Set[str]) -> set[str]:
         """Return nodes with allocations: nobody can delete their provider."""
@@ -281,40 +260,27 @@ class Collector:
 
     def _read_absent(self, mine: abc.Set[str]) -> dict[str, NodeRow]:
         """Ask Ironic for absent nodes; return {uuid: row} if not deleted."""
+        before = self._state.absences
         absences = mirrors.note_absences(
-            self._state.absences, mine, self._mirror.nodes.keys(),
+            before, mine, self._mirror.nodes.keys(),
             self._settings.max_vanished_percent)
-        gone, found, seen = set(), set(), set()
-        before = self._last.nodes if self._last else {}
-        nodes = {node: before[node] for node in absences.counts
-                 if node in before}
-        failed = 0
-        for node in mirrors.absence_questions(absences):
-            if failed == FAILURES:
-                # Each may wait for a timeout.
-                break
-            try:
-                answer = self._reader.node(node)
-            except Exception as exc:  # noqa: BLE001
-                # Only MarkerNotFound means that the node is gone.
-                LOG.debug('Ironic does not say whether it has node %(node)s: '
-                          '%(exc)s', {'node': node, 'exc': exc})
-                failed += 1
-                found.add(node)
-                continue
-            if answer is None:
-                gone.add(node)
-            else:
-                found.add(node)
-                seen.add(node)
-                nodes[node] = answer
-        absences = mirrors.absences_answered(absences, mine, gone, found)
+        nodes = {node: row for node, row in (
+                     self._last.nodes if self._last else {}).items()
+                 if node in absences.counts}
+        asked = mirrors.absence_questions(absences)
+        answers = dict(self._reader.each(asked))
+        gone = {node for node, row in answers.items() if row is None}
+        nodes.update((node, row) for node, row in answers.items() if row)
+        absences = mirrors.absences_answered(
+            absences, mine, gone, set(asked) - gone)
         absences = dataclasses.replace(
             absences, confirmed=absences.confirmed - self._used(
                 absences.confirmed))
-        # Each audit lists again before it counts them as absent.
-        self._reader.seek(
-            seen, absences.braked or any(absences.counts.values()))
+        # Before the next audit counts them as absent. A node that Ironic has
+        # may be in another partition: one listing is enough for it.
+        if absences != before or absences.braked or any(
+                absences.counts.values()):
+            self._reader.seek()
         self._note(absences=absences)
         return {node: row for node, row in nodes.items()
                 if node not in absences.confirmed}

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import datetime
 import math
+import random
 import threading
 import time
 
@@ -44,6 +45,9 @@ ALONE = 200
 #: Listed nodes that cost Ironic as much as one node read alone: 0.5 ms each.
 TOGETHER = 20
 
+#: The fewest seconds between two listings in short, while nodes go one by one.
+SOON = 30
+
 #: Part of the interval after which a failed listing of all is tried again.
 AGAIN = 0.1
 
@@ -68,6 +72,8 @@ class Listing:
         unknown or many.
     :param others: nodes that Ironic has besides the mirror, or None.
     :param at: when all nodes were listed for their fields.
+    :param short_at: when they were listed for their instances alone.
+    :param seeks: number of requests for a listing that it has answered.
     """
 
     partition: peers.Partition
@@ -75,6 +81,8 @@ class Listing:
     top: tuple[NodeRow, ...] = ()
     others: int | None = None
     at: float = 0.0
+    short_at: float = -math.inf
+    seeks: int = 0
 
 
 class Lister:
@@ -90,13 +98,12 @@ class Lister:
         self._lock = threading.Lock()
         self._listing: Listing | None = None
         self._counts = True
-        #: A node to read, or None to list all -> its last request, by any
-        #: thread; and the request that was answered last.
-        self._requests: dict[str | None, object] = {}
-        self._answered: dict[str | None, object] = {}
-        self._unlisted: frozenset[str] = frozenset()
-        #: Nodes that could not be read at least once.
-        self._failed: set[str] = set()
+        #: A node to read -> its last request, by any thread; and the request
+        #: that was answered last.
+        self._requests: dict[str, object] = {}
+        self._answered: dict[str, object] = {}
+        #: Number of requests for a listing of all nodes.
+        self._seeks = 0
 
     def read(self, partition: peers.Partition, seconds: float,
              wanted: Wanted, brief: bool = False) -> Mirror:
@@ -126,32 +133,40 @@ class Lister:
         requests = {node: request for node, request
                     in [*self._requests.items()]
                     if self._answered.get(node) is not request}
-        self._listing, left, gone = self._with_changed(
-            self._refreshed(partition, seconds, wanted, None in requests),
-            {node for node in requests if node is not None}, wanted)
+        listing = self._refreshed(partition, seconds, wanted)
+        nodes = requests.keys() & listing.mirror.nodes.keys()
+        # In a random order nodes that fail do not hold up others for ever.
+        asked = dict(self.each(random.sample(sorted(nodes), len(nodes))))
+        read = {node: row for node, row in asked.items() if row is not None}
+        left = nodes - read.keys()
+        mirror = listing.mirror.only(listing.mirror.bodies.keys() - left).met(
+            row if wanted(node) else row._replace(body=None)
+            for node, row in read.items())
+        self._listing = dataclasses.replace(listing, mirror=mirror)
         self._answered.update(
             item for item in requests.items() if item[0] not in left)
-        if gone:
-            self._requests[None] = object()
+        if len(read) < len(asked):
+            self.seek()
 
     def _refreshed(self, partition: peers.Partition, seconds: float,
-                   wanted: Wanted, list_again: bool) -> Listing:
+                   wanted: Wanted) -> Listing:
         before, now = self._listing, self._clock()
         if before is None or before.partition != partition:
             return self._all(Listing(
                 partition, before.mirror if before else Mirror()), wanted)
         try:
-            listing, fewer = self._gone_on(before, wanted)
+            listing = self._gone_on(before, wanted)
         except (MarkerNotFound, InconsistentListing) as exc:
             LOG.info('All nodes of Ironic are listed again: %s.', exc)
             return self._all(before, wanted)
-        list_again |= fewer
+        sought = listing.seeks != self._seeks
         if now - listing.at < seconds:
-            return self._all(listing, None) if list_again else listing
+            return (self._all(listing, None) if sought
+                    and now - listing.short_at >= SOON else listing)
         try:
             return self._all(listing, wanted)
         except ListingError as exc:
-            if list_again:
+            if sought:
                 raise
             # One page that fails must not hide all changes.
             LOG.info('All nodes of Ironic are listed later: %s', exc)
@@ -185,7 +200,7 @@ class Lister:
                        and node not in mirror.bodies]
             if len(missing) <= ALONE:
                 mirror = mirror.completed([
-                    row for _, row in self._read_each(missing) if row])
+                    row for _, row in self.each(missing) if row])
             elif TOGETHER * len(missing) <= len(mirror.nodes):
                 self._requests.update((node, object()) for node in missing)
             else:
@@ -195,8 +210,8 @@ class Lister:
         finally:
             self._lock.release()
 
-    def _read_each(self, nodes: abc.Iterable[str]
-                   ) -> abc.Iterator[tuple[str, NodeRow | None]]:
+    def each(self, nodes: abc.Iterable[str]
+             ) -> abc.Iterator[tuple[str, NodeRow | None]]:
         """Yield (node, row), None for the row of a node that is not found.
 
         A node that fails does not stop the others. Callers must not trust
@@ -205,12 +220,9 @@ class Lister:
         failed = 0
         for node in nodes:
             try:
-                yield node, self._pages.node(node)
-            except MarkerNotFound:
-                yield node, None
+                yield node, self.node(node)
             except ListingError as exc:
                 LOG.debug('Node %s is read later: %s', node, exc)
-                self._failed.add(node)
                 failed += 1
                 if failed == FAILURES:
                     return
@@ -229,20 +241,13 @@ class Lister:
             row = NodeRow(uuid, mirror.nodes[uuid], mirror.bodies.get(uuid))
         return None if row.body is None else row
 
-    def seek(self, nodes: abc.Set[str], again: bool = False) -> None:
-        """Have the next read list all nodes, for their instances alone.
-
-        :param nodes: uuids of nodes that exist and were not listed. Each
-            counts once, as it may be in another partition.
-        :param again: list in any case.
-        """
-        if again or not nodes <= self._unlisted:
-            self._requests[None] = object()
-        self._unlisted = frozenset(nodes)
+    def seek(self) -> None:
+        """Have a read list all nodes within :data:`SOON`, in short."""
+        self._seeks += 1
 
     def _all(self, before: Listing, wanted: Wanted | None) -> Listing:
         """List all nodes; None: the listed ones for their instances alone."""
-        now, since = self._clock(), before.mirror.since
+        now, seeks, since = self._clock(), self._seeks, before.mirror.since
         total = self._count(before.partition)
         try:
             # Without their fields, changes are still to be read.
@@ -262,7 +267,8 @@ class Lister:
             total = max(total, after)
         return Listing(
             before.partition, mirror, others=_others(total, mirror),
-            at=now if wanted else before.at)
+            at=now if wanted else before.at,
+            short_at=before.short_at if wanted else now, seeks=seeks)
 
     def _count(self, partition: peers.Partition) -> int | None:
         """Count the nodes of the partition or of Ironic; None if unknown."""
@@ -280,9 +286,8 @@ class Lister:
         self._counts = True
         return total
 
-    def _gone_on(self, listing: Listing, wanted: Wanted
-                 ) -> tuple[Listing, bool]:
-        """Read updated and new nodes; return (listing, some are gone)."""
+    def _gone_on(self, listing: Listing, wanted: Wanted) -> Listing:
+        """Read updated and new nodes; seek if some are gone."""
         listing = self._with_touched(listing, wanted)
         total = self._count(listing.partition)
         before = listing.others
@@ -290,23 +295,10 @@ class Lister:
             listing = self._with_new(listing, wanted)
         others = _others(total, listing.mirror)
         if others is None:
-            return listing, False  # The next count shows what went.
-        return (dataclasses.replace(listing, others=others),
-                before is not None and others < before)
-
-    def _with_changed(self, listing: Listing, nodes: abc.Set[str],
-                      wanted: Wanted) -> tuple[Listing, abc.Set[str], bool]:
-        """Read single nodes; return (listing, nodes left, any not found)."""
-        mirror, nodes = listing.mirror, nodes & listing.mirror.nodes.keys()
-        asked = dict(self._read_each(sorted(
-            nodes, key=lambda node: (node in self._failed, node))))
-        read = {node: row for node, row in asked.items() if row is not None}
-        left = nodes - read.keys()
-        mirror = mirror.only(mirror.bodies.keys() - left).met(
-            row if wanted(node) else row._replace(body=None)
-            for node, row in read.items())
-        return (dataclasses.replace(listing, mirror=mirror), left,
-                len(read) < len(asked))
+            return listing  # The next count shows what went.
+        if before is not None and others < before:
+            self.seek()
+        return dataclasses.replace(listing, others=others)
 
     def _with_touched(self, listing: Listing, wanted: Wanted) -> Listing:
         """Read the nodes that were updated since, newest first."""

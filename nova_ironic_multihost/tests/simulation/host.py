@@ -24,6 +24,7 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import recheck
+from nova_ironic_multihost.engine.base import ports
 from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.nodes import due_nodes
 from nova_ironic_multihost.engine.nodes import node_moves
@@ -51,7 +52,7 @@ LEFT = frozenset({
     ownership.Reason.UNMAPPED})
 
 
-class NotReadyError(Exception):
+class NotReadyError(ports.ListingError):
     """Ironic does not answer, as VirtDriverNotReady."""
 
 

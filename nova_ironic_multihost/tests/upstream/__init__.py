@@ -81,7 +81,7 @@ class Reader(lister.Lister):
     """Lists all nodes each time."""
 
     def _gone_on(self, before, wanted):
-        return self._all(before, wanted), False
+        return self._all(before, wanted)
 
 
 class Body:

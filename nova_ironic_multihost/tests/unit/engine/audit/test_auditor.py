@@ -196,29 +196,6 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.assertRaises(OSError, self.audit, 'a')
         self.assertIs(before, self.auditors['a'].last)
 
-    def test_host_that_is_not_mapped_any_more_takes_nothing(self):
-        """Somebody has run nova-manage cell_v2 delete_host."""
-        self.options['pulls_per_audit'] = 0
-        self.cloud.owners = dict.fromkeys(NODES, 'b')
-        for mapped in True, False, True:
-            self.cloud.is_mapped = mapped
-            for _ in range(10):
-                self.audit('a')
-            self.assertEqual(
-                not mapped,
-                Reason.UNMAPPED in self.auditors['a'].last.reasons.values())
-
-    def test_who_cannot_say_whether_it_is_mapped_says_as_before(self):
-        self.options['pulls_per_audit'] = 0
-        self.cloud.owners = dict.fromkeys(NODES, 'b')
-        self.audit('a')
-        self.cloud.mapped = mock.Mock(side_effect=OSError)
-        for _ in range(10):
-            self.audit('a')
-        self.cloud.mapped.assert_called_with('a')
-        self.assertNotIn(Reason.UNMAPPED,
-                         self.auditors['a'].last.reasons.values())
-
     def test_second_records_are_no_nodes_and_keep_theirs_away(self):
         """Until somebody deletes them; a server waits, too."""
         free, used, *_ = NODES

@@ -89,13 +89,6 @@ def in_doubt(recorded: float | None, doubted: float | None) -> bool:
     return doubted is not None and (recorded is None or doubted >= recorded)
 
 
-def kept(reasons: abc.Mapping[str, Reason], mirror: Mirror
-         ) -> dict[str, Reason]:
-    """Return the last reasons of the nodes that Ironic still has."""
-    return {node: reason for node, reason in reasons.items()
-            if node in mirror.nodes}
-
-
 def reason_lasts(node: str, reason: Reason, facts: Facts) -> bool:
     """Return whether a reason stands until a change that is noticed."""
     instance = facts.nodes[node]

@@ -86,7 +86,7 @@ class Facts:
     #: At least :func:`.ownership.foreign_instances`.
     instance_states: abc.Mapping[str, InstanceState] = dataclasses.field(
         default_factory=dict)
-    #: Of other hosts, at least :func:`.ownership.candidates`.
+    #: At least of :func:`.ownership.candidates` that have one.
     records: abc.Mapping[str, Record] = dataclasses.field(default_factory=dict)
     eligible: abc.Set[HostKey] = frozenset()
     #: uuids of nodes with records that cannot become this host's.

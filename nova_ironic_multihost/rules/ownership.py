@@ -333,7 +333,8 @@ def lost_nodes_to_peers(facts: Facts, owned: abc.Set[str]) -> bool:
     # They do so after my heartbeat has failed for a while. The sign: unused
     # nodes that I owned and am preferred for are recorded on other live hosts.
     return any(
-        record.node in owned and facts.view.live(record.owner)
+        record.node in owned and record.owner != facts.host
+        and facts.view.live(record.owner)
         and _instance_in_nova(record.node, facts) is None
         and facts.preferences.prefers(
             facts.host, record.node, facts.zones.get(record.owner))

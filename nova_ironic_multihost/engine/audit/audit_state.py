@@ -74,8 +74,8 @@ class Audit:
     def merged(self, reasons: abc.Mapping[str, Reason],
                records: abc.Mapping[str, Record],
                mine: abc.Mapping[str, NodeRow],
-               taken_over: abc.Mapping[str, str | None] | None = None,
-               at_rest: frozenset[str] = frozenset()) -> 'Audit':
+               taken_over: abc.Mapping[str, str | None],
+               at_rest: frozenset[str]) -> 'Audit':
         """Return this with newer results of some nodes."""
         others = {node: known for node, known in self.nodes.items()
                   if node not in reasons}
@@ -93,7 +93,7 @@ class Audit:
             recent=self.recent.union(
                 node for node in mine if node in records
                 and records[node].owner != self.view.host),
-            taken_over=taken_over or {}, at_rest=at_rest)
+            taken_over=taken_over, at_rest=at_rest)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import threading
 import time
-from typing import Any
 
 from oslo_log import log as logging
 
@@ -246,8 +245,7 @@ class Auditor:
                 self._state, recent=(latest.union(
                     node for node, reason in decided.reasons.items()
                     if reason.mine), *earlier))
-            self._merge(last, collected, decided.reasons, then,
-                        taken_over=decided.taken_over, at_rest=decided.at_rest)
+            self._merge(last, collected, decided, then)
         return decided.reasons
 
     def audit_changed(self, settings: Settings, nodes: abc.Iterable[str]
@@ -259,25 +257,26 @@ class Auditor:
                 return
             collected = self._collector(
                 settings, self._known_hosts()).changed_nodes(nodes)
-            reasons = {
+            self._merge(last, collected, decide.Decision({
                 node: reason for node, reason
                 in ownership.decide(collected.facts).items()
-                if reason in incremental.AT_ONCE}
-            self._merge(last, collected, reasons)
+                if reason in incremental.AT_ONCE}, {}))
 
     def _merge(self, last: Audit, collected: collect.Collected,
-               reasons: abc.Mapping[str, Reason],
+               decided: decide.Decision,
                then: abc.Callable[[Audit, list[str]], None] = (
-                   lambda audit, mine: None), **moved: Any) -> None:
+                   lambda audit, mine: None)) -> None:
         """Replace the results of some nodes; audits decide them again."""
+        reasons = decided.reasons
         mine = sorted(node for node, reason in reasons.items() if reason.mine)
         self._state = self._state.with_unsettled(reasons)
         # The tracker may be about to take nodes by the last audit.
         found = {node: reason for node, reason in reasons.items()
                  if reason not in ownership.COMING or not self.is_mine(node)}
         self.last = last.merged(
-            found, collected.records, self._rows(
-                collected.mirror, mine, {*last.nodes, *mine}), **moved)
+            found, collected.facts.records, self._rows(
+                collected.mirror, mine, {*last.nodes, *mine}),
+            decided.taken_over, decided.at_rest)
         self._note_waiting(self.last)
         then(self.last, mine)
 
@@ -332,8 +331,9 @@ class Auditor:
         facts, state, last = collected.facts, collected.state, self.last
         confirmed = state.absences.confirmed
         reasons = {
-            **incremental.kept(last.reasons if last else {}, collected.mirror),
-            **decided.reasons}
+            **{node: reason for node, reason
+               in (last.reasons if last else {}).items()
+               if node in collected.mirror.nodes}, **decided.reasons}
         mine = frozenset(
             node for node, reason in reasons.items() if reason.mine)
         owners = {node: facts.host if node in facts.my_nodes

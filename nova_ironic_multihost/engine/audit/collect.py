@@ -14,7 +14,7 @@ from nova_ironic_multihost.engine.audit.audit_state import AuditState
 from nova_ironic_multihost.engine.audit.audit_state import Settings
 from nova_ironic_multihost.engine.audit.lister import Lister
 from nova_ironic_multihost.engine.audit.peer_services import Peers
-from nova_ironic_multihost.engine.audit.peer_services import with_hosts
+from nova_ironic_multihost.engine.audit.peer_services import with_services_of
 from nova_ironic_multihost.engine.base.ports import Cloud
 from nova_ironic_multihost.rules import incremental
 from nova_ironic_multihost.rules import mirror as mirrors
@@ -40,14 +40,12 @@ class Collected:
 
     :param facts: input of the decision, for the nodes to decide.
     :param state: of the audits, with what was read now.
-    :param records: of the nodes to decide.
     :param unlisted: uuid -> row of the absent nodes that are not deleted.
     """
 
     facts: Facts
     mirror: Mirror
     state: AuditState
-    records: abc.Mapping[str, Record]
     unlisted: abc.Mapping[str, NodeRow] = dataclasses.field(
         default_factory=dict)
 
@@ -93,7 +91,7 @@ class Collector:
             my_nodes, my_instances))
         facts = dataclasses.replace(
             facts, records=self._records_of_others(facts))
-        return self._collected(facts, self._state.records, settled, unlisted)
+        return self._collected(facts, settled, unlisted)
 
     def nodes_of_hosts(self, hosts: abc.Iterable[str],
                        only: abc.Set[str] | None = None) -> Collected:
@@ -110,8 +108,7 @@ class Collector:
             if record.owner in owners and record.node in wanted}
         facts = self._with_foreign_instances(self._facts(
             {node: self._mirror.nodes[node] for node in records}))
-        return self._collected(
-            dataclasses.replace(facts, records=records), records)
+        return self._collected(dataclasses.replace(facts, records=records))
 
     def changed_nodes(self, nodes: abc.Iterable[str]) -> Collected:
         """Collect the facts about those nodes that no other host owns."""
@@ -126,11 +123,11 @@ class Collector:
         facts = self._with_states(
             self._facts(free, frozenset(mine)),
             [instance for instance in free.values() if instance is not None])
-        return self._collected(
-            dataclasses.replace(facts, my_instances=frozenset(
+        return self._collected(dataclasses.replace(
+            facts, records={node: owners[node] for node in mine},
+            my_instances=frozenset(
                 instance for instance, state in facts.instance_states.items()
-                if state.host_key == host and not state.deleted)),
-            {node: owners[node] for node in free if node in mine})
+                if state.host_key == host and not state.deleted)))
 
     def _note(self, **read: Any) -> None:
         self._state = dataclasses.replace(self._state, **read)
@@ -196,13 +193,13 @@ class Collector:
 
     def _view_with(self, hosts: abc.Iterable[str]) -> peers.View:
         """Return the view of all services read so far, and of some hosts."""
-        self._services = with_hosts(
-            self._cloud, self._peers, self._services, hosts)
+        self._services = self._peers.outages.judged(
+            with_services_of(self._cloud, self._services, hosts),
+            self._peers.view.host)
         return dataclasses.replace(
             self._peers.view, services=peers.by_host(self._services))
 
-    def _collected(self, facts: Facts, records: abc.Mapping[str, Record],
-                   settled: bool = True,
+    def _collected(self, facts: Facts, settled: bool = True,
                    unlisted: abc.Mapping[str, NodeRow] | None = None
                    ) -> Collected:
         """Read the services of owners, and what this host may do."""
@@ -221,8 +218,7 @@ class Collector:
                  if state.host_key is not None and not state.deleted}),
             settled=settled, mapped=mapped is not False,
             member_long_enough=audits >= settings.pull_delay_audits)
-        return Collected(
-            facts, self._mirror, self._state, records, unlisted or {})
+        return Collected(facts, self._mirror, self._state, unlisted or {})
 
     def _records_of_others(self, facts: Facts) -> dict[str, Record]:
         """Read the owners of candidate nodes and of sample nodes."""

@@ -134,7 +134,7 @@ class HeartbeatLog:
 def services(cloud: Cloud, settings: Settings,
              hosts: abc.Iterable[str] = ()) -> Services:
     """Read the services, with one request more for each disabled host."""
-    return _with_services_of(
+    return with_services_of(
         cloud, tuple(cloud.services()), [settings.host, *hosts])
 
 
@@ -186,15 +186,8 @@ def _host_aggregates(cloud: Cloud, memory: AuditState
         return known
 
 
-def with_hosts(cloud: Cloud, seen_peers: Peers, known: Services,
-               hosts: abc.Iterable[str]) -> Services:
-    """Add the services of some hosts; each lives as the heartbeats say."""
-    return seen_peers.outages.judged(
-        _with_services_of(cloud, known, hosts), seen_peers.view.host)
-
-
-def _with_services_of(cloud: Cloud, known: Services,
-                      hosts: abc.Iterable[str]) -> Services:
+def with_services_of(cloud: Cloud, known: Services, hosts: abc.Iterable[str]
+                     ) -> Services:
     """Add services that nova did not list: disabled, or without nodes."""
     keys = {service.key for service in known}
     missing = {host_key(host): host for host in hosts

@@ -1408,7 +1408,7 @@ class SimulationTest(unittest.TestCase):
         state.enroll()
         state.step_conductor(ahead=0, index=7, ticks=6)
         state.thaw(index=0)
-        state.stop_politely(closed=False, index=7, steps=17, ticks=0)
+        state.stop_politely(closed=False, index=7, steps=19, ticks=0)
         self.assertTrue(state.world.providers['node4'].reserved)
         state.teardown()
 

@@ -131,6 +131,13 @@ class Auditor:
                 self._disturbed = self._doubted
         return view
 
+    def view_of_nova(self, settings: Settings, hosts: abc.Iterable[str]
+                     ) -> peers.View:
+        """Read the compute services as nova's scheduler sees them."""
+        return peer_services.judged(
+            peer_services.services(self.cloud, settings, hosts), None,
+            self._state_now(settings), settings)[1]
+
     def refresh_ring(self, settings: Settings) -> ring.Preferences:
         """Read the compute services and make the hash ring of them."""
         # Zones are left out: nova-compute must start without them.

@@ -138,12 +138,13 @@ def services(cloud: Cloud, settings: Settings,
         cloud, tuple(cloud.services()), [settings.host, *hosts])
 
 
-def judged(known: Services, outages: Outages, memory: AuditState,
+def judged(known: Services, outages: Outages | None, memory: AuditState,
            settings: Settings, starting: bool = False
           ) -> tuple[Services, peers.View]:
     """Return the services as their heartbeats say, and the view of them."""
     label = settings.partition.label
-    known = outages.judged(known, host_key(settings.host))
+    if outages:
+        known = outages.judged(known, host_key(settings.host))
     return known, peers.view(
         known, settings.partition, settings.host,
         other_partition_hosts=(

@@ -220,7 +220,7 @@ class PeerPoller:
         """Return :func:`.liveness.may_close`, asking nova now."""
         last = self._auditor.last
         return liveness.may_close(
-            self._read(settings),
+            self._auditor.view_of_nova(settings, self._known()),
             last.preferences.members if last else {})
 
     def _read(self, settings: Settings) -> peers.View:

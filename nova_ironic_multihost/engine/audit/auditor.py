@@ -134,9 +134,10 @@ class Auditor:
     def view_of_nova(self, settings: Settings, hosts: abc.Iterable[str]
                      ) -> peers.View:
         """Read the compute services as nova's scheduler sees them."""
-        return peer_services.judged(
+        _, view = peer_services.judged(
             peer_services.services(self.cloud, settings, hosts), None,
-            self._state_now(settings), settings)[1]
+            self._state_now(settings), settings)
+        return view
 
     def refresh_ring(self, settings: Settings) -> ring.Preferences:
         """Read the compute services and make the hash ring of them."""

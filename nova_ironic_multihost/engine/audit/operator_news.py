@@ -105,7 +105,7 @@ class Notices:
 
     def tell(self, host: str, reasons: abc.Mapping[str, Reason],
              state: AuditState) -> None:
-        """Log what is new after an audit of all nodes of a host."""
+        """Log the new notices after an audit of all nodes of a host."""
         due = notices_due(host, reasons, state)
         for subject, (level, sentence) in due.items():
             if subject not in self._told:

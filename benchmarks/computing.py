@@ -240,21 +240,6 @@ class Compute:
         claim.abort()
         return seconds
 
-    def go_on(self):
-        """Have the driver go by it from now on that it is disabled or enabled.
-
-        It does that every few seconds, and when it is told.
-        """
-        if getattr(self._ours, 'threads', None):
-            from nova_ironic_multihost.engine.base import periodic
-
-            self._nodes.poll_peers()
-            self._ours.threads['placement'].stop()
-            self._ours.threads['placement'] = periodic.PeriodicThread(
-                'placement', {'disabled_trait': (
-                    self._ours.disabled_trait.once, lambda: PERIOD)})
-            self._ours.threads['placement'].start()
-
     def switch(self, enabled, builds):
         """Enable or disable the service as nova-api does, and claim meanwhile.
 
@@ -269,11 +254,10 @@ class Compute:
             begin = time.perf_counter()
             self._manager.set_host_enabled(self._context, enabled=enabled)
             answered.append(time.perf_counter() - begin)
-            # What ours does then ends with this.
-            while (
-                status := getattr(self._ours, 'disabled_trait', None)
-            ) and (status._done != (status._said, not enabled)):
-                time.sleep(PAUSE)
+            # What ours does then, within seconds.
+            if poll := getattr(self._nodes, 'poll_peers', None):
+                poll()
+            self.keep_up()
 
         its = self._claim_while(request, builds)
         return {'request': answered[0], **its}

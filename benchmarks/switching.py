@@ -5,8 +5,8 @@
 One compute service has all nodes of a cloud at rest, see :mod:`.tracked`, and
 its first audit is over. It is switched as nova-api does it: nova's database
 has the service disabled, and the compute service is called by the method that
-the request waits for (ComputeManager.set_host_enabled). Ours answers and goes
-on in the background; what it does every few seconds goes on for that. It is
+the request waits for (ComputeManager.set_host_enabled). Ours answers and
+audits its nodes in the background, without the seconds until it begins. It is
 read from placement's database when the last node carries the trait
 COMPUTE_STATUS_DISABLED, or none does. Meanwhile builds claim nodes, one after
 another with a pause in between, as in :mod:`.claiming`.
@@ -44,7 +44,6 @@ def measure(settings, options, progress, nodes):
     found = {}
     for driver, ask, rows in auditing.each_driver(
             settings, options, progress, nodes):
-        ask('go_on')
         turns = {case: [] for case in CASES}
         for number in range(1, TIMES + 1):
             for case, enabled in CASES.items():

@@ -25,7 +25,6 @@ from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import apply
 from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters.patches import table
-from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.adapters import settings
@@ -109,10 +108,6 @@ class DriverService:
             pull=lambda nodes: self.rebalancer.pull(
                 nodes, settings.partition().label, Work.PEER_POLL),
             note_pulled=self.due_nodes.note_pulled)
-        self.disabled_trait = lifecycle.DisabledTrait(
-            self.auditor, self.due_nodes, placement.TraitWriter(self.tracker),
-            lambda: self.peer_poller.view, self.provider_changes.expect,
-            ending)
 
     def _make_builds(self, driver, virtapi):
         self.guard = build_guard.BuildGuard(
@@ -191,7 +186,6 @@ class DriverService:
                 self.background_audit.once, period)},
             # placement, the conductor, and the queue of this host.
             'placement': {
-                'disabled_trait': (self.disabled_trait.once, period),
                 'provider_changes': (self.provider_changes.once, period),
                 'in_flight': (self.in_flight.once, lambda: 3 * period()),
             },
@@ -271,8 +265,8 @@ class DriverService:
         """Note that this service was disabled or enabled."""
         # The others may have seen it disabled.
         self.auditor.doubt()
-        self.disabled_trait.note()
-        self.threads['placement'].wake('disabled_trait')
+        self.due_nodes.switches += 1
+        self.threads['peer_poll'].wake('peer_poll')
 
     def is_about_to_end(self):
         """Whether this service stops, or was last seen with its marker."""

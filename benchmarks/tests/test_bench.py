@@ -450,10 +450,10 @@ class ClaimsMeanwhileTestCase(base.BaseTestCase):
         self.assertRaises(ZeroDivisionError, self.compute._claim_while,
                           lambda: 1 / 0, [])
 
-    def switch(self, ours):
+    def switch(self, nodes, ours):
         self.compute._service = mock.Mock(disabled=False)
         self.compute._context = None
-        self.compute._ours = ours
+        self.compute._nodes, self.compute._ours = nodes, ours
         self.compute._manager = mock.Mock()
         found = self.compute.switch(False, self.BUILDS)
         self.assertTrue(self.compute._service.disabled)
@@ -463,14 +463,14 @@ class ClaimsMeanwhileTestCase(base.BaseTestCase):
         return found
 
     def test_who_is_disabled_is_done_with_the_request(self):
-        self.assertLess(self.switch(None)['request'], 60)
+        self.assertLess(self.switch(None, None)['request'], 60)
 
-    def test_or_when_what_is_done_in_the_background_is(self):
-        status = mock.Mock(_said=1, _done=(1, False))
-        self.compute._claim = lambda *build: (
-            self.claimed.append(1),
-            setattr(status, '_done', (1, len(self.claimed) > 2)))
-        self.switch(mock.Mock(disabled_trait=status))
+    def test_or_when_the_audits_in_the_background_are(self):
+        ours = mock.Mock()
+        ours.background_audit.once = lambda: self.over.wait(60)
+        nodes = mock.Mock()
+        self.switch(nodes, ours)
+        nodes.poll_peers.assert_called_once_with()
         self.assertGreater(len(self.claimed), 2)
 
 

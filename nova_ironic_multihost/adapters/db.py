@@ -292,9 +292,9 @@ def provider_aggregates(report_client: report.SchedulerReportClient,
     return None if found is None else frozenset(found.aggregates)
 
 
-def generations(report_client: report.SchedulerReportClient,
-                trait: str | None = None) -> dict[str, int]:
-    """Read {uuid: generation} of all resource providers, or of a trait's.
+def generations(report_client: report.SchedulerReportClient
+                ) -> dict[str, int]:
+    """Read {uuid: generation} of all resource providers.
 
     placement has no pages and no filter by uuids. At its first microversion
     the answer has half the size.
@@ -312,9 +312,7 @@ def generations(report_client: report.SchedulerReportClient,
             return None
         return value if 'resource_providers' in value else None
 
-    answer = report_client.get(
-        '/resource_providers' + (f'?required={trait}' if trait else ''),
-        version='1.18' if trait else None)
+    answer = report_client.get('/resource_providers')
     if not answer:
         raise names.VirtDriverNotReady(
             f'Placement does not list its resource providers: {answer.text}')

@@ -7,26 +7,19 @@ in four requests; nova's tracker takes thirteen. If a build is sent to the old
 owner meanwhile, either the generation changes and the node stays, or the build
 finds nothing to allocate and is rescheduled. If two hosts pull one node, one
 gets the reservation.
-
-Requests go one at a time: claims of builds would wait behind parallel ones.
 """
 
 from __future__ import annotations
 from collections import abc
 import contextlib
-import itertools
 import typing
 
 from keystoneauth1 import exceptions as ks_exception
 from nova.compute import provider_tree as nova_tree
-from nova.compute import resource_tracker
 from nova.scheduler.client import report
-import os_traits
 
 from nova_ironic_multihost.adapters import db
-from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
-from nova_ironic_multihost.engine.base.ports import ProviderTraits
 from nova_ironic_multihost.rules import peers
 
 
@@ -132,99 +125,3 @@ def of_idle(client: report.SchedulerReportClient, node: str
         return None
     return Reservation(client, node, inventories,
                        body['resource_provider_generation'])
-
-
-#: The first microversion with a generation in the traits.
-TRAITS_VERSION = '1.6'
-
-#: Nodes written in one hold of nova's lock, for which claims wait.
-TOGETHER = 5
-
-_Result = typing.TypeVar('_Result')
-
-
-class TraitWriter:
-    """The trait of nodes of disabled services (port Traits).
-
-    Works as ComputeVirtAPI.update_compute_provider_status, in two requests
-    instead of three, and also for providers that nova's client does not know.
-    Methods raise VirtDriverNotReady when placement answers with an error, and
-    keystoneauth1.exceptions.ClientException when it does not answer.
-    """
-
-    def __init__(self, tracker: nova_tracker.NovaTracker) -> None:
-        self._tracker = tracker
-
-    def disabled(self) -> frozenset[str]:
-        return frozenset(db.generations(
-            self._tracker.report_client, os_traits.COMPUTE_STATUS_DISABLED))
-
-    def read(self, nodes: abc.Sequence[str]) -> dict[str, ProviderTraits]:
-        return _answers(self._read, nodes)
-
-    def write(self, found: abc.Mapping[str, ProviderTraits], disabled: bool
-              ) -> dict[str, int]:
-        written: dict[str, int] = {}
-        nodes = iter(found)
-        while some := list(itertools.islice(nodes, TOGETHER)):
-            written.update(self._write_some(
-                {node: found[node] for node in some}, disabled))
-        return written
-
-    def _read(self, node):
-        answer = self._tracker.report_client.get(
-            f'/resource_providers/{node}/traits', version=TRAITS_VERSION)
-        if answer.status_code == 404:
-            return None
-        body = _body(answer)
-        return ProviderTraits(frozenset(body['traits']),
-                              body['resource_provider_generation'])
-
-    # nova's lock for writes. placement answers one of two concurrent writes of
-    # a provider with 500, and a claim would fail.
-    @names.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _write_some(self, found, disabled):
-        return _answers(
-            lambda node: self._write(node, found[node], disabled), found)
-
-    def _write(self, node, found, disabled):
-        trait = {os_traits.COMPUTE_STATUS_DISABLED}
-        traits = found.traits | trait if disabled else found.traits - trait
-        if traits == found.traits:
-            return found.generation
-        answer = self._tracker.report_client.put(
-            f'/resource_providers/{node}/traits',
-            {'resource_provider_generation': found.generation,
-             'traits': sorted(traits)}, version=TRAITS_VERSION)
-        if answer.status_code > 500:
-            # Placement is unavailable: stop, as claims wait for the lock.
-            _body(answer)
-        if not answer:
-            # The generation has changed, or placement refuses this node alone.
-            return None
-        generation = answer.json()['resource_provider_generation']
-        self._update_nova_cache(node, traits, found.generation, generation)
-        return generation
-
-    def _update_nova_cache(self, node, traits, before, after):
-        """Update nova's copy, unless something else has changed as well."""
-        tree = self._tracker.report_client._provider_tree
-        # ValueError: the node has not been audited yet.
-        with contextlib.suppress(ValueError):
-            if tree.data(node).generation == before:
-                tree.update_traits(node, traits, generation=after)
-
-
-def _body(answer):
-    if not answer:
-        raise names.VirtDriverNotReady(
-            f'Placement cannot read or write the traits of a node: '
-            f'{answer.text}')
-    return answer.json()
-
-
-def _answers(ask: abc.Callable[[str], _Result | None], nodes: abc.Iterable[str]
-             ) -> dict[str, _Result]:
-    """Return {node: answer}, without nodes that have none."""
-    return {node: answer for node in nodes
-            if (answer := ask(node)) is not None}

@@ -213,8 +213,8 @@ def note_allocations(parts, call):
 def set_traits(parts, call):
     """Set the traits of a node that do not depend on the node.
 
-    COMPUTE_STATUS_DISABLED as the services table says of the service, if the
-    driver does not keep it. OWNER_NOVA also before nova 34: the scheduler
+    COMPUTE_STATUS_DISABLED as the services table says of the service, unless
+    it is about to end. OWNER_NOVA also before nova 34: the scheduler
     asks for it as soon as the last compute service is of that release, which
     is before its first audit (nova.scheduler.request_filter:
     owner_nova_filter).
@@ -234,7 +234,7 @@ def note_switch(parts, call):
     """Note that the service is disabled or enabled.
 
     nova would mark all nodes in placement, one after the other, in the
-    operator's request. Its database has the new state of the service already
+    operator's request. Here audits in the background do that. Its database has the new state of the service already
     (nova.compute.api:HostAPI.service_update).
     """
     parts.note_switch()

@@ -323,8 +323,7 @@ def _used(purpose, lines, until=float('inf')):
 
 _USED = (
     *_used('the driver comes to its manager', """\
-        nova.compute.manager:ComputeVirtAPI _compute
-          update_compute_provider_status(context, rp_uuid, enabled)"""),
+        nova.compute.manager:ComputeVirtAPI _compute"""),
     *_used("the driver undoes, ends or repeats a dead host's work", """\
         manager _deallocate_network(context, instance, requested_networks)
           _get_image_name(image_meta) _init_instance(context, instance)
@@ -372,8 +371,7 @@ _USED = (
           _refresh_and_get_inventory(context, rp_uuid)
           remove_provider_tree_from_instance_allocation(context,
             consumer_uuid, root_rp_uuid)
-        nova.compute.provider_tree:ProviderTree data(name_or_uuid)
-          update_traits(name_or_uuid, traits, generation)"""),
+        nova.compute.provider_tree:ProviderTree data(name_or_uuid)"""),
     *_used('an audit copies one provider', """\
         nova.compute.provider_tree:ProviderTree
           _find_with_lock(name_or_uuid, return_root)

@@ -294,31 +294,6 @@ class Tracker(typing.Protocol):
         """Return nodes with a provider that only this host has changed."""
 
 
-class ProviderTraits(typing.NamedTuple):
-    """The traits of a resource provider, and its generation then."""
-
-    traits: frozenset[str]
-    generation: int
-
-
-class Traits(typing.Protocol):
-    """The trait COMPUTE_STATUS_DISABLED on resource providers of nodes."""
-
-    def disabled(self) -> abc.Set[str]:
-        """Return the uuids of all nodes that have the trait."""
-
-    def read(self, nodes: abc.Sequence[str]
-            ) -> abc.Mapping[str, ProviderTraits]:
-        """Return {node: traits}; a node without a provider has no entry."""
-
-    def write(self, found: abc.Mapping[str, ProviderTraits], disabled: bool
-              ) -> abc.Mapping[str, int]:
-        """Set the trait if ``disabled``, else remove it.
-
-        :returns: {node: new generation}, without changed providers.
-        """
-
-
 class Queue(typing.Protocol):
     """The RPC queue of a dead compute service, with requests it never read.
 

@@ -92,6 +92,8 @@ class DueNodes:
         self._serial = 0
         #: Inputs of all audits.
         self._inputs: object = None
+        #: How often this service was disabled or enabled in nova.
+        self.switches = 0
         #: One for each thread.
         self._running: list[RunningAudit] = []
         #: Seconds in which each node is audited.
@@ -162,10 +164,11 @@ class DueNodes:
             and audit.reasons.get(record.node) in incremental.READY]
 
     def follow(self, settings: Settings, view: peers.View) -> None:
-        """Note the inputs of all audits, but not :class:`.DisabledTrait`."""
+        """Note the inputs of all audits."""
         audit = self._auditor.last
         me = view.services.get(view.host)
-        common = (me is not None and bool(me.stop_marker),
+        # An audit sets COMPUTE_STATUS_DISABLED, which may have changed twice.
+        common = (self.switches, me and (me.disabled, bool(me.stop_marker)),
                   settings.partition.label,
                   audit.host_aggregates.of(view.host) if audit else None)
         self._interval, self._inputs = settings.audit_interval, common
@@ -189,11 +192,6 @@ class DueNodes:
         if running and running.basis and running.basis.node.instance is None:
             with self._lock:
                 self._allocated.add(node)
-
-    def touch_running(self) -> None:
-        """Note a change that audits in progress may not have seen."""
-        with self._lock:
-            self._changed.update(one.node for one in self._running)
 
     def note_provider_changes(self, nodes: abc.Set[str]) -> None:
         """Note that another client of placement changed these providers."""
@@ -377,13 +375,6 @@ class ProviderChanges:
         #: Of this host's nodes, in the last reply.
         self._generations: dict[str, int] | None = None
         self._next = 0.0
-
-    def expect(self, node: str, before: int, after: int) -> None:
-        """Note that this host has changed the generation of a provider."""
-        known = self._generations
-        # A reply in between costs one needless audit of the node.
-        if known is not None and known.get(node) == before:
-            known[node] = after
 
     def once(self) -> None:
         """Read the generations, if it is time."""

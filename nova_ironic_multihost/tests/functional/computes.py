@@ -155,12 +155,6 @@ class Computes:
             with self._as(host):
                 self.manager(host).driver.service.nodes.poll_peers()
 
-    def mark(self, *hosts):
-        """Let each mark its nodes in placement, as its timer does."""
-        for host in hosts:
-            with self._as(host):
-                self.manager(host).driver.service.disabled_trait.once()
-
     def keep_up(self, *hosts):
         """Let each audit in the background what is due."""
         for host in hosts:

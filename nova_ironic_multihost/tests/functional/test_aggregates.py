@@ -222,9 +222,9 @@ class AggregatesTestCase(SchedulerViewTestCase):
 class StatusTestCase(SchedulerViewTestCase):
 
     def disable(self):
-        self.fleet.look('host1')
         self.fleet.disable('host1')
-        self.fleet.mark('host1')
+        self.fleet.look('host1')
+        self.fleet.keep_up('host1')
 
     def test_nodes_that_leave_a_disabled_compute_are_enabled_at_once(self):
         self.disable()
@@ -245,7 +245,8 @@ class StatusTestCase(SchedulerViewTestCase):
         self.assertEqual({node}, self.disabled_nodes())
 
         self.fleet.enable('host1')
-        self.fleet.mark('host1')
+        self.fleet.look('host1')
+        self.fleet.keep_up('host1')
         self.assertEqual(set(), self.disabled_nodes())
         self.fleet.audit('host1')
         self.assertEqual(set(), self.disabled_nodes())

@@ -93,20 +93,19 @@ class MembersTestCase(base.MultiHostTestCase):
                 in self._get_provider_traits(node)}
 
     def test_nodes_of_a_disabled_compute_are_marked_until_it_is_enabled(self):
-        self.fleet.mark('host2')
         for switch, marked in ((self.fleet.disable, self.nodes_of('host2')),
                                (self.fleet.enable, set())):
             before = self.marked()
             switch('host2')
             self.assertEqual(before, self.marked())
-            self.fleet.mark('host2')
+            self.fleet.look('host2')
+            self.fleet.keep_up('host2')
             self.assertEqual(marked, self.marked())
             # Whatever nova's client knows of them fits that.
             self.fleet.audit('host2')
             self.assertEqual(marked, self.marked())
 
     def test_nodes_that_were_pulled_are_not_marked(self):
-        self.fleet.mark('host2')
         nodes = self.nodes_of('host2')
         self.fleet.disable('host2')
         self.fleet.look('host1', 'host3')
@@ -114,7 +113,7 @@ class MembersTestCase(base.MultiHostTestCase):
         # It has not looked since, and still has them for its own.
         driver = self.fleet.manager('host2').driver
         self.assertEqual(nodes, set(driver.service.auditor.last.nodes))
-        self.fleet.mark('host2')
+        self.fleet.keep_up('host2')
         self.assertEqual(set(), self.marked())
 
     def test_traits_that_a_disabled_compute_sets_late(self):

@@ -880,7 +880,7 @@ class LookTestCase(DriverTestCase):
             {'peer_poll'}, {'heartbeats'}, {'recovery'},
             {'ironic_changes', 'evacuation_refusals'},
             {'background_audit'},
-            {'disabled_trait', 'provider_changes', 'in_flight'},
+            {'provider_changes', 'in_flight'},
             {'backups', 'queue_forwarder'},
         ], [set(thread.tasks) for thread
             in self.driver.service.threads.values()])
@@ -967,25 +967,15 @@ class SwitchTestCase(DriverTestCase):
         self.driver.init_host(ME)
         self.start_and_audit(incremental.TURNS)
         self.driver.service.nodes.poll_peers()
-        placement, doubt = mock.Mock(), mock.Mock()
-        placement.disabled.return_value = frozenset()
-        self.patch(self.driver.service.disabled_trait, '_traits', placement)
+        due, doubt = self.driver.service.due_nodes, mock.Mock()
+        inputs = due._inputs
         self.patch(self.driver.service.auditor, 'doubt', doubt)
-        thread = self.driver.service.threads['placement']
-        timer_ = thread.tasks['disabled_trait']
-        for asked in (1, 1):
-            timer_.run()
-            self.assertEqual(asked, len(placement.mock_calls))
         self.manager._update_compute_provider_status(None, False)
-        self.assertEqual(1, len(placement.mock_calls))
         doubt.assert_called_once_with()
-        self.assertTrue(thread._woken.is_set())
-        # A search for lost builds counts its turns.
-        self.assertEqual(['disabled_trait'], [
-            name for name, task in thread.tasks.items()
-            if task.due == -math.inf])
-        timer_.run()
-        self.assertEqual(2, len(placement.mock_calls))
+        task, = self.driver.service.threads['peer_poll'].tasks.values()
+        self.assertEqual(-math.inf, task.due)
+        task.run()
+        self.assertNotEqual(inputs, due._inputs)
 
 
 class EndTestCase(DriverTestCase):

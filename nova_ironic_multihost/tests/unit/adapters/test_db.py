@@ -314,18 +314,10 @@ class PlacementTestCase(base.TrackerTestCase):
         answer.content = json.dumps(listed).encode()
         get = self.patch(self.client, 'get', return_value=answer)
         self.assertEqual({'a': 3, 'b': 0}, db.generations(self.client))
-        get.assert_called_once_with('/resource_providers', version=None)
+        get.assert_called_once_with('/resource_providers')
         get.return_value = base.response(503)
         self.assertRaises(names.VirtDriverNotReady, db.generations,
                           self.client)
-
-    def test_generations_of_providers_with_a_trait(self):
-        answer = base.response(200)
-        answer.content = b'{"resource_providers": []}'
-        get = self.patch(self.client, 'get', return_value=answer)
-        self.assertEqual({}, db.generations(self.client, 'X'))
-        get.assert_called_once_with(
-            '/resource_providers?required=X', version='1.18')
 
     def test_generation_of_one_provider(self):
         get = self.patch(self.client, 'get', return_value=base.response(

@@ -22,7 +22,6 @@ from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import nova_facts
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
-from nova_ironic_multihost.adapters import placement
 from nova_ironic_multihost.adapters import rpc_queue
 from nova_ironic_multihost.engine.base import metrics as totals
 from nova_ironic_multihost.engine.base import ports
@@ -43,7 +42,6 @@ class NovaFactsTestCase(oslo_base.BaseTestCase):
                 (ports.Machines, ironic.IronicMachines),
                 (ports.Registration, nova_facts.ServiceRecord),
                 (ports.Tracker, nova_tracker.NovaTracker),
-                (ports.Traits, placement.TraitWriter),
                 (ports.Queue, rpc_queue.RpcQueue),
                 (ports.Queues, rpc_queue.RpcQueues)):
             for name, method in vars(port).items():

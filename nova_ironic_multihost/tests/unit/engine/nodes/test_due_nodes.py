@@ -146,24 +146,6 @@ class ScheduleTestCase(ScheduledTestCase):
             self.begin()
         self.assertEqual([node], self.schedule.waiting())
 
-    def test_nodes_that_are_audited_in_this_moment(self):
-        node = self.mine[0]
-        with self.schedule.auditing(node):
-            # Another thread audits it, too, and has come to its end.
-            one = threading.Thread(target=self.audit_node, args=(node,))
-            one.start()
-            one.join()
-            self.schedule.touch_running()
-            self.schedule.touch(node)
-        self.assertEqual([node], self.schedule.waiting())
-        self.assertEqual({node}, self.come_to_each())
-        self.schedule.touch_running()
-        self.assertEqual([], self.schedule.waiting())
-
-    def audit_node(self, node):
-        with self.schedule.auditing(node):
-            self.schedule.touch(node)
-
     def test_build_on_a_node_while_it_is_audited(self):
         node = self.mine[0]
         self.schedule.touch(node)
@@ -248,11 +230,21 @@ class ScheduleTestCase(ScheduledTestCase):
         self.assertEqual(set(), self.come_to_each())
 
     def test_others_come_and_go_and_this_one_is_disabled(self):
-        for host, state in ('b', {'up': False}), ('a', {'disabled': True}):
+        for host, state, due in (
+                ('b', {'up': False}, ()), ('a', {'disabled': True}, self.mine),
+                ('a', {}, self.mine)):
             self.cloud.set(host, **state)
             self.audit('a')
             self.follow()
-            self.assertEqual(set(), self.come_to_each())
+            self.assertEqual(set(due), self.come_to_each())
+
+    def test_disabled_and_enabled_before_it_was_seen(self):
+        """An audit in between has read that the service is disabled."""
+        with self.schedule.auditing(self.mine[0]):
+            self.schedule.switches += 2
+            self.follow()
+            self.schedule.touch(self.mine[0])
+        self.assertEqual(set(self.mine), self.come_to_each())
 
     def test_partition_and_aggregates(self):
         self.schedule.follow(audit_state.Settings(
@@ -735,22 +727,6 @@ class DriftTestCase(ScheduledTestCase):
         came = set(self.mine) - self.preferred('a', 'a', 'b')
         self.assertEqual(came, self.look())
         self.assertEqual(set(), self.look())
-
-    def test_what_this_host_has_changed_itself(self):
-        ours, both, unknown = self.mine[:3]
-        self.listed.update({ours: 3, both: 3, unknown: 3})
-        self.provider_changes.expect(ours, 1, 2)
-        self.provider_changes.expect(ours, 2, 3)
-        # Somebody else has changed it before, or after.
-        self.provider_changes.expect(both, 1, 2)
-        self.provider_changes.expect(unknown, 2, 3)
-        self.assertEqual({both, unknown}, self.look())
-        self.assertEqual(set(), self.look())
-
-    def test_nothing_is_expected_before_the_first_answer(self):
-        due_nodes.ProviderChanges(
-            'a', self.auditor, self.fail, self.fail, self.clock
-        ).expect(self.mine[0], 1, 2)
 
     def test_hosts_ask_at_moments_of_their_own(self):
         moments = set()

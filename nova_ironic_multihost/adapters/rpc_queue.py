@@ -125,6 +125,8 @@ class RpcQueue:
             lambda *returned: self._unroutable.append(returned[0]))
 
     def _open_channel(self):
+        # After an error amqp opens the same channel again
+        # (amqp.channel:Channel._on_close).
         channel = self._amqp.channel()
         # A message is forwarded byte for byte.
         channel.auto_decode = False
@@ -144,7 +146,6 @@ class RpcQueue:
             except amqp.exceptions.PreconditionFailed as exc:
                 # It exists with other settings, or there are too many queues.
                 refused = exc
-                self._box = self._open_channel()
             try:
                 self._box.queue_bind(
                     queue=self._name, routing_key=self._name,
@@ -162,7 +163,6 @@ class RpcQueue:
             except amqp.exceptions.NotFound as exc:
                 if INACCESSIBLE in str(exc):
                     raise
-                self._box = self._open_channel()
         return None
 
     @contextlib.contextmanager
@@ -170,7 +170,6 @@ class RpcQueue:
         try:
             yield
         except amqp.exceptions.AccessRefused as exc:
-            self._box = self._open_channel()
             raise PermissionError(str(exc)) from exc
 
     def take(self) -> QueuedRequest | None:

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that this package uses of nova's and openstacksdk's names.
-
-nova promises virt drivers only the public methods of ComputeDriver. The tests
-of this folder check the others with each supported nova.
-"""
+"""Names of nova and openstacksdk, also for modules outside of adapters."""
 
 import nova.conf
 from nova import context as nova_context
@@ -39,9 +35,6 @@ BuildAbortException = exception.BuildAbortException
 
 #: ``IronicDriver._set_instance_id`` raises it for each error of Ironic.
 InstanceDeployFailure = exception.InstanceDeployFailure
-
-#: Raise it to end a build; nova frees its resources.
-InstanceNotFound = exception.InstanceNotFound
 
 NodeNotFound = sdk_exception.ResourceNotFound
 

@@ -15,7 +15,6 @@ import contextlib
 import functools
 from http import HTTPStatus
 import threading
-import time
 import types
 import typing
 
@@ -140,13 +139,9 @@ class IronicRetry:
     """
 
     def __init__(self, seconds: abc.Callable[[], float],
-                 may_wait: abc.Callable[[], bool],
-                 clock: abc.Callable[[], float] = time.monotonic,
-                 sleep: abc.Callable[[float], None] = time.sleep) -> None:
+                 may_wait: abc.Callable[[], bool]) -> None:
         self.seconds = seconds
         self._may_wait = may_wait
-        self.clock = clock
-        self.sleep = sleep
         self._thread = threading.local()
 
     @contextlib.contextmanager
@@ -184,15 +179,13 @@ class RetryingConnection:
         return getattr(self._connect(), name)
 
     def _call(self, name, *args, **kwargs):
-        begun = self._retry.clock()
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
                 not_taken if name in ONCE else away),
             wait=tenacity.wait_fixed(PAUSE),
-            stop=lambda state: (
-                self._retry.clock() - begun >= self._retry.seconds()),
+            stop=tenacity.stop_after_delay(self._retry.seconds()),
             before_sleep=functools.partial(self._warn, name),
-            sleep=self._retry.sleep, reraise=True)
+            reraise=True)
         return retrying(lambda: self._call_once(
             name, retrying.statistics['attempt_number'] > 1, *args, **kwargs))
 

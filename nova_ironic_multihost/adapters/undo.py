@@ -21,13 +21,11 @@ from collections import abc
 import contextlib
 import datetime
 import itertools
-import traceback
 
 from nova import baserpc
 from nova.compute import instance_actions
 from nova.compute import rpcapi
 from nova.compute import task_states
-from nova.compute import utils as compute_utils
 from nova.compute import vm_states
 from nova import context as nova_context
 from nova import exception
@@ -42,18 +40,12 @@ from nova_ironic_multihost.adapters import ironic
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_servers
 from nova_ironic_multihost.adapters import nova_tracker
-from nova_ironic_multihost.adapters import retry
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.evacuation import Evacuated
+from nova_ironic_multihost.rules import forwarding
 from nova_ironic_multihost.rules.forwarding import QueuedRequest
-
-#: The most instances in BuildAttempts._unrecorded.
-REMEMBERED = 1000
-
-#: Records the start of an event; only its traceback shows a failure.
-_EVENT_START = compute_utils.EventReporter.__enter__.__code__
 
 #: Statuses of an evacuation in progress: the API's, and that of a claim
 #: (ResourceTracker._claim_existing_migration).
@@ -151,34 +143,24 @@ class BuildAttempts:
 
     def __init__(self, driver: names.IronicDriver) -> None:
         self._driver = driver
-        #: Uuid of an instance -> failed builds of which nova has no start. One
-        #: thread at a time builds an instance.
-        self._unrecorded: dict[str, int] = {}
 
     def count(self, instance: str) -> int:
         """Count the attempts that have not ended or have failed."""
         context = names.admin_context()
-        return self._unrecorded.get(instance, 0) + sum(
+        requests = [
+            action for action
+            in objects.InstanceActionList.get_by_instance_uuid(
+                context, instance)
+            if action.action == instance_actions.CREATE]
+        if not requests:
+            # nova has lost the request: no build can record its start.
+            return forwarding.BUILD_ATTEMPTS
+        return sum(
             event.event == nova_servers.BUILD.event
             and (event.finish_time is None or event.result == 'Error')
-            for action in objects.InstanceActionList.get_by_instance_uuid(
-                context, instance)
-            if action.action == instance_actions.CREATE
+            for action in requests
             for event in objects.InstanceActionEventList.get_by_action(
                 context, action.id))
-
-    def note_failure(self, instance: str, error: BaseException) -> None:
-        """Count a failed build if nova could not record its start."""
-        if not any(frame.f_code is _EVENT_START and frame.f_locals[
-                'self'].event_name == nova_servers.BUILD.event
-                for one in retry.chain(error)
-                for frame, _ in traceback.walk_tb(one.__traceback__)):
-            return
-        before = self._unrecorded.pop(instance, 0)
-        self._unrecorded[instance] = before + 1
-        # The oldest entries are deleted first.
-        for one in list(self._unrecorded)[:-REMEMBERED]:
-            self._unrecorded.pop(one, None)
 
     def repeatable(self, instance: objects.Instance) -> bool:
         # cinder may have attached volumes; nova's conductor attaches anew.
@@ -341,16 +323,13 @@ class EvacuationUndo:
         asked = nova_servers.last_action(uuid, evacuation.EVACUATE)
         if asked is None:
             return
-        error = names.NovaException(evacuation.REFUSED)
+        event = (nova_servers.context_of(asked), uuid, evacuation.REBUILT)
         with contextlib.suppress(exception.InstanceActionNotFound):
-            try:
-                with compute_utils.EventReporter(
-                        nova_servers.context_of(asked), evacuation.REBUILT,
-                        names.CONF.host, uuid):
-                    raise error
-            except names.NovaException as exc:
-                if exc is not error:
-                    raise
+            objects.InstanceActionEvent.event_start(
+                *event, want_result=False, host=names.CONF.host)
+            objects.InstanceActionEvent.event_finish_with_failure(
+                *event, exc_val=evacuation.REFUSED, exc_tb='',
+                want_result=False)
 
 
 def _evacuations(context: nova_context.RequestContext,

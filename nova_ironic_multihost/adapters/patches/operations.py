@@ -174,11 +174,7 @@ def carry_out_build(parts, call):
 
     def build():
         instance.save = GuardedSave(parts.guard, call.name, instance)
-        try:
-            return call()
-        except BaseException as exc:
-            parts.attempts.note_failure(instance.uuid, exc)
-            raise
+        return call()
 
     def answer(outcome):
         outcomes.append(outcome)

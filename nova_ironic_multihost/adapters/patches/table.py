@@ -340,8 +340,10 @@ _USED = (
         nova.compute.utils:
           notify_about_instance_create(context, instance, host, phase, bdms)
           notify_about_instance_rebuild(context, instance, host, phase, bdms)
-        nova.compute.utils:EventReporter
-          __init__(context, event_name, host, instance_uuids)
+        nova.objects.instance_action:InstanceActionEvent
+          event_start(context, instance_uuid, event_name, want_result, host)
+          event_finish_with_failure(context, instance_uuid, event_name,
+            exc_val, exc_tb, want_result)
         nova.network.neutron:API list_ports(context)
         nova.baserpc:BaseAPI __init__(topic)
         nova.baserpc:BaseRPCAPI ping(context, arg)

@@ -16,6 +16,7 @@ from openstack.baremetal.v1 import _proxy
 from openstack import exceptions
 import oslo_messaging as messaging
 from oslotest import base
+import tenacity
 
 from nova_ironic_multihost.adapters import retry
 
@@ -134,8 +135,11 @@ class PatienceTestCase(base.BaseTestCase):
         self.now = 0
         self.started = True
         self.connection = mock.Mock()
-        self.patience = retry.IronicRetry(
-            lambda: 300, lambda: self.started, lambda: self.now, self.sleep)
+        for module in tenacity, tenacity.nap:
+            self.useFixture(fixtures.MockPatchObject(
+                module, 'time', mock.Mock(
+                    monotonic=lambda: self.now, sleep=self.sleep)))
+        self.patience = retry.IronicRetry(lambda: 300, lambda: self.started)
         self.logged = self.useFixture(fixtures.FakeLogger())
 
     def sleep(self, seconds):

@@ -8,7 +8,6 @@ import inspect
 import types
 from unittest import mock
 
-import fixtures
 from keystoneauth1 import exceptions as ks_exception
 from nova.compute import instance_actions
 from nova.compute import manager
@@ -23,7 +22,6 @@ from oslo_utils import timeutils
 
 from nova_ironic_multihost.adapters import db
 from nova_ironic_multihost.adapters import names
-from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.adapters import undo
 from nova_ironic_multihost.rules.builds import SentBuild
 from nova_ironic_multihost.rules import evacuation as rules
@@ -349,11 +347,18 @@ class AttemptsTestCase(base.DatabaseTestCase):
             RequestKind.BUILD, uuidsentinel.instance, base.NODE))
         self.assertIsNone(self.read().host)
 
+    def test_build_of_which_nova_has_lost_the_request(self):
+        """It would begin for ever: nova cannot note its start."""
+        self.assertIs(Action.DROP, forwarding.judge_backup(
+            self.copy, host_key('mine'), RequestFacts(
+                InstanceState(None, vm_state='building'),
+                attempts=self.attempts.count(uuidsentinel.instance))).action)
+
     def test_attempts_that_did_not_end_are_counted(self):
-        self.assertEqual(0, self.attempts.count(uuidsentinel.instance))
         context = names.admin_context()
         objects.InstanceAction.action_start(
             context, uuidsentinel.instance, 'create', want_result=False)
+        self.assertEqual(0, self.attempts.count(uuidsentinel.instance))
 
         def begin(event='compute__do_build_and_run_instance'):
             objects.InstanceActionEvent.event_start(
@@ -376,67 +381,6 @@ class AttemptsTestCase(base.DatabaseTestCase):
             'compute__do_build_and_run_instance', exc_val='no answer',
             exc_tb='', want_result=False)
         self.assertEqual(2, self.attempts.count(uuidsentinel.instance))
-
-    def build(self, error, event='compute__do_build_and_run_instance'):
-        """Have nova begin a build, and not be able to note it."""
-        def begin():
-            with compute_utils.EventReporter(
-                    names.admin_context(), event, 'mine',
-                    uuidsentinel.instance):
-                self.fail('nova does not begin it then')
-
-        with mock.patch.object(objects.InstanceActionEvent, 'event_start',
-                               side_effect=error):
-            self.noting(begin)
-
-    def noting(self, act):
-        """Carry out a build, and note whether it fails."""
-        base.around(
-            operations.carry_out_build, self.read(), act,
-            attempts__note_failure=self.attempts.note_failure,
-            guard__build=lambda name, instance, build, *more: build())
-
-    def test_attempts_that_cannot_be_noted_are_counted(self):
-        """Or a build of which nova has lost the request begins for ever."""
-        for number in range(forwarding.BUILD_ATTEMPTS):
-            self.assertEqual(
-                number, self.attempts.count(uuidsentinel.instance))
-            # The request is not in the database.
-            self.assertRaises(exception.InstanceActionNotFound, self.build,
-                              exception.InstanceActionNotFound(
-                                  request_id='r', instance_uuid='i'))
-        self.assertIs(Action.DROP, forwarding.judge_backup(
-            self.copy, host_key('mine'), RequestFacts(
-                InstanceState(None, vm_state='building'),
-                attempts=self.attempts.count(uuidsentinel.instance))).action)
-
-    def test_error_that_is_raised_for_another_tells_it_as_well(self):
-        class Ended(BaseException):
-            pass
-
-        def begin():
-            try:
-                self.build(OSError('no answer'))
-            except OSError as exc:
-                raise Ended from exc
-
-        self.assertRaises(Ended, self.noting, begin)
-        # By both.
-        self.assertEqual(2, self.attempts.count(uuidsentinel.instance))
-
-    def test_other_failures_are_not_counted(self):
-        self.assertRaises(OSError, self.build, OSError(), 'compute_reboot')
-        self.attempts.note_failure(uuidsentinel.instance, OSError('never'))
-        self.assertEqual(0, self.attempts.count(uuidsentinel.instance))
-
-    def test_not_all_builds_are_remembered(self):
-        self.useFixture(fixtures.MockPatchObject(undo, 'REMEMBERED', 1))
-        self.assertRaises(OSError, self.build, OSError())
-        try:
-            self.build(OSError())
-        except OSError as exc:
-            self.attempts.note_failure('another', exc)
-        self.assertEqual(0, self.attempts.count(uuidsentinel.instance))
 
     def test_volumes_cannot_be_undone(self):
         self.assertTrue(self.attempts.repeatable(self.read()))

@@ -247,14 +247,11 @@ class SeamTestCase(oslo_base.BaseTestCase):
         self.guard = build_guard.BuildGuard(
             'me', sources, passing=retry.passing)
         self.evacuated = []
-        self.failed = []
         base.replace(
             base.OPERATIONS, self.manager, driver=self.driver,
             guard=self.guard, nodes__adopt=self.adopt,
             evacuation_refusals__refuse=self.evacuated.append,
-            attempts__renew=self.renew,
-            attempts__note_failure=lambda uuid, error: (
-                self.failed.append((uuid, error))))
+            attempts__renew=self.renew)
         self.instance = objects.Instance(uuid=UUID, node=None)
 
     def renew(self, uuid, networks):
@@ -412,13 +409,6 @@ class SeamTestCase(oslo_base.BaseTestCase):
         self.assertEqual(build_results.FAILED_BY_POLICY,
                          self.send('build_and_run_instance', node=NODE))
         self.build.assert_not_called()
-
-    def test_build_that_fails_is_noted_with_its_error(self):
-        self.send('build_and_run_instance')
-        self.assertEqual([], self.failed)
-        self.build.side_effect = error = OSError('no answer')
-        self.assertRaises(OSError, self.send, 'build_and_run_instance')
-        self.assertEqual([(UUID, error)], self.failed)
 
     def test_build_that_nova_gives_up_is_given_up(self):
         self.manager.given_up = lambda uuid: build_results.FAILED

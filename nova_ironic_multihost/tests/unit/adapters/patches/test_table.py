@@ -159,7 +159,6 @@ class LayersTestCase(base.BaseTestCase):
         parts = mock.Mock(**{
             'nodes.adopt': self.noting('adopt', False),
             'backups.keep': self.noting('copy'),
-            'attempts.note_failure': self.noting('failed'),
             'backups.end': self.noting('over'),
             'shutdown.begun': lambda: False})
         parts.in_flight.begin = self.noting('begin')
@@ -210,7 +209,7 @@ class LayersTestCase(base.BaseTestCase):
             OSError, self.compute._do_build_and_run_instance,
             None, self.instance, node='n1')
         self.assertEqual(
-            ['guard', '_do_build_and_run_instance', 'failed', 'end'],
+            ['guard', '_do_build_and_run_instance', 'end'],
             self.done)
 
     def test_novas_own_method(self):

@@ -16,7 +16,6 @@ IronicDriver = ironic_driver.IronicDriver
 
 map_power_state = ironic_driver.map_power_state
 
-#: The answer of ``get_info``: a power state.
 InstanceInfo = hardware.InstanceInfo
 
 #: Raise it to skip an audit; nova tries again at the next.
@@ -30,7 +29,6 @@ ComputeHostNotFound = exception.ComputeHostNotFound
 #: Raise it to reschedule a build.
 ComputeResourcesUnavailable = exception.ComputeResourcesUnavailable
 
-#: Raise it to set a build to ERROR.
 BuildAbortException = exception.BuildAbortException
 
 #: ``IronicDriver._set_instance_id`` raises it for each error of Ironic.

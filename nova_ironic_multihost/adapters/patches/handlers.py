@@ -233,9 +233,8 @@ def start_driver(parts, call):
 def note_switch(parts, call):
     """Note that the service is disabled or enabled.
 
-    nova would mark all nodes in placement, one after the other, in the
-    operator's request. Here audits in the background do that. Its database has the new state of the service already
-    (nova.compute.api:HostAPI.service_update).
+    nova would mark all nodes in the operator's request. Here audits do that.
+    Its database has the new state of the service already.
     """
     parts.note_switch()
 

@@ -68,10 +68,8 @@ _SENTENCES = {
         'node {node} is allocated to server {subject}, which does not exist. '
         '{repair} mends it, or says how',
     'instance-without-allocation':
-        'server {server} is on {host} without an allocation. As long as its '
-        'node is reserved no build gets it: set reserved=0 with "openstack '
-        'resource provider inventory set {node} --amend", then run '
-        '"nova-manage placement heal_allocations --instance {subject}"',
+        'server {server} is on {host} without an allocation. {repair} mends '
+        'it',
     LEAKED: 'node {subject} {use}',
     'record-elsewhere':
         'node {subject} is recorded on {owner}, its server {server} is on '
@@ -236,8 +234,7 @@ def _allocations(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
     for server in living.values():
         if server.host and server.uuid not in consumers:
             yield _found('instance-without-allocation', server.uuid,
-                         server=_named(server), host=server.host,
-                         node=server.node)
+                         server=_named(server), host=server.host)
 
 
 def _machines(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:

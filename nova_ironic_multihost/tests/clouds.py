@@ -506,8 +506,7 @@ class TroubledCloud(FakeCloud):
                    takeover.taking('spawning', host_key('compute-5')))
             # It is in the middle of something, and not for long.
             | {'updated': '2099-01-01T00:00:00Z'}]
-        self.deleted = ['s-2', 's-9']
-        self.allocations |= {'n-2': ['s-2'], 'n-11': ['s-9']}
+        self.deleted = ['s-2']
         self.providers = [{'uuid': name, 'name': name} for name in names]
         self.barred = ['n-8', 'n-9', 'n-10']
         self.aggregates = [('rack-a', ['compute-1', 'compute-2'])]

@@ -94,17 +94,23 @@ class AdviceTestCase(operating.OperatingTestCase):
     def test_allocations(self):
         server = self.boot()
         allocation = 'openstack resource provider allocation'
-        [[found]] = self.read(
-            f'openstack resource provider inventory list {server["node"]}')
+        inventory = 'openstack resource provider inventory'
+        [[found]] = self.read(f'{inventory} list {server["node"]}')
         self.assertEqual(1, found['reserved'])
         name = found['resource_class']
         self.follow(f'{allocation} delete {server["id"]}')
-        amend, heal = self.advised('instance-without-allocation')
-        self.assertEqual('openstack resource provider inventory set '
-                         f'{server["node"]} --amend', amend)
+        self.repaired(f'instance-without-allocation:{server["id"]}')
+
+        # It has not 1 of 1 resource class.
+        self.follow(f'{allocation} delete {server["id"]}',
+                    f'{inventory} set {server["node"]} --amend '
+                    f'--resource {name}:total=2 --resource {name}:reserved=0 '
+                    f'--resource {name}:max_unit=2')
+        _, said, _ = self.ask('repair', '-f', 'json')
+        [advised] = COMMAND.findall(json.loads(said)[0]['Sentence'])
         self.assertEqual('nova-manage placement heal_allocations --instance '
-                         + server['id'], heal)
-        self.follow(f'{amend} --resource {name}:reserved=0', heal)
+                         + server['id'], advised)
+        self.follow(advised)
         self.is_clean()
 
         node = self.free_node()

@@ -10,11 +10,13 @@ time. Placement refuses a write if the objects have changed since
 """
 
 from collections import abc
+import contextlib
 import functools
 import typing
 
 from cliff import lister
 
+from nova_ironic_multihost.client.api import Json
 from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
@@ -23,6 +25,9 @@ from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules.peers import host_key
 
 COLUMNS = 'Finding', 'Result', 'Sentence'
+
+# States of a server that no operation of nova changes by itself.
+_AT_REST = frozenset({'active', 'stopped', 'paused', 'suspended', 'error'})
 
 # Provision states of a node on which no machine runs.
 _FREE = frozenset({'available', 'manageable', 'enroll'})
@@ -35,9 +40,9 @@ class Repair(base.CloudCommand, lister.Lister):
     """Mend what the check finds and what placement's API can mend safely.
 
     It deletes resource providers of nodes that neither Ironic nor nova has,
-    and allocations of servers that nova has deleted. Each is looked at again
-    before. Compute services go on meanwhile, and it can be run again at any
-    time.
+    deletes allocations of servers that nova has deleted, and allocates the
+    node of a server that has no allocation. Each is looked at again before.
+    Compute services go on meanwhile, and it can be run again at any time.
 
     Result  repaired, gone (it is in order by now), refused (not safe now, or
             another one mends it), or failed. The sentence has the reason and
@@ -112,8 +117,9 @@ exit status: 0 nothing is left, 1 something is left or FINDING is not found,
             self.tell(f'"check --allocations" finds no {name}: it is in order '
                       'by now, or its name is misspelled')
         if others:
-            self.tell('"check" says what to do about '
-                      f'{arguments.counted(others, "other finding")}')
+            self.tell('no write to placement mends '
+                      f'{arguments.counted(others, "other finding")} of '
+                      '"check"')
         return COLUMNS, rows
 
 
@@ -221,6 +227,68 @@ class _Repairer:
         raise base.Refused(f'node {uuid} {why}; if it runs no machine, '
                            f'{command}')
 
+    def lost_allocation(self, uuid: str) -> _Write | None:
+        """Allocate the node of a server to it."""
+        server = self._cloud.server(uuid)
+        if server is None or self._placement.get(
+                f'/allocations/{uuid}')['allocations']:
+            return None
+        doing = self._seen.task(server)
+        if not doing and self._cloud.migrations(instance_uuid=uuid):
+            doing = 'a migration'
+        if doing or server.vm_state not in _AT_REST:
+            raise base.Refused(
+                f'server {uuid} is not at rest ({doing or server.vm_state}). '
+                'Repair it when that is over')
+        node = self._cloud.node(server.node) if server.node else None
+        if node is None or node.instance_uuid != uuid:
+            raise base.Refused(f'Ironic does not hold node {server.node} for '
+                               f'server {uuid}. Delete the server')
+        if users := self._cloud.consumers(node.uuid):
+            raise base.Refused(
+                f'node {node.uuid} is allocated to {" and ".join(users)}. '
+                f'Repair allocation-without-instance:{users[0]} first')
+        found = self._inventories(node.uuid)
+        if [one['total'] for one in found['inventories'].values()] != [1]:
+            raise base.Refused(
+                f'its flavor says what it needs of node {node.uuid}, which '
+                'has not 1 of 1 resource class: "nova-manage placement '
+                f'heal_allocations --instance {uuid}"')
+        return (f'node {node.uuid} is allocated to server {uuid}',
+                functools.partial(self._allocate, server, node.uuid, found))
+
+    def _allocate(self, server: cloud_state.CloudServer, node: str,
+                  found: Json) -> None:
+        [(name, inventory)] = found['inventories'].items()
+        try:
+            # Placement allocates nothing that is reserved.
+            self._reserve(node, 0, found)
+            self._placement.send(f'/allocations/{server.uuid}', {
+                'allocations': {node: {'resources': {name: 1}}},
+                'project_id': server.project, 'user_id': server.user,
+                'consumer_generation': None})
+        except cloud_state.CloudError:
+            # So that no build gets the node. Its owner does it within 10
+            # minutes if this fails, and may have done it already.
+            with contextlib.suppress(cloud_state.CloudError):
+                if inventory['reserved']:
+                    self._reserve(node, inventory['reserved'],
+                                  self._inventories(node))
+            raise
+
+    def _reserve(self, node: str, reserved: int,
+                 found: Json) -> None:
+        [(name, inventory)] = found['inventories'].items()
+        if inventory['reserved'] != reserved:
+            self._placement.send(
+                f'/resource_providers/{node}/inventories', found | {
+                    'inventories': {name: inventory | {'reserved': reserved}}})
+
+    def _inventories(self, node: str) -> Json:
+        found: Json = self._placement.get(
+            f'/resource_providers/{node}/inventories')
+        return found
+
     @functools.cached_property
     def _migrations(self) -> dict[str, str]:
         # Once: a consumer of a finding is older than this, and no migration
@@ -242,6 +310,7 @@ class _Repairer:
 # Kind of finding -> its remedy.
 _REMEDIES = {
     'allocation-without-instance': _Repairer.leaked_allocation,
+    'instance-without-allocation': _Repairer.lost_allocation,
     'provider-without-node': _Repairer.orphan,
     'second-provider': _Repairer.orphan,
 }

@@ -44,3 +44,14 @@ class RepairTestCase(test_shell.ShellTestCase):
         self.assertIn(f'allocation delete {ghost}', sentence)
         self.assertEqual(
             [ghost], [*self._get_allocations_by_provider_uuid(free)])
+
+    def test_server_without_an_allocation(self):
+        uuid = self.server['id']
+        self.fleet.audit()
+        self.assertTrue(self.reserved(self.node))
+        self.placement.delete(f'/allocations/{uuid}')
+        self.assertEqual('repaired', self.repaired(
+            f'instance-without-allocation:{uuid}')[0])
+        self.assertEqual(
+            [uuid], [*self._get_allocations_by_provider_uuid(self.node)])
+        self.shell('check', '--allocations')

@@ -184,7 +184,7 @@ class InconsistenciesTestCase(base.BaseTestCase):
         seen = views.without(views.consistent(), 'allocations', 0)
         [found] = findings.inconsistencies(seen, views.NOW)
         self.assertEqual('instance-without-allocation:server-0', found.name)
-        self.assertIn('heal_allocations --instance server-0"', found.sentence)
+        self.assertIn(f'repair {found.name}"', found.sentence)
 
     def test_provider_with_the_name_of_a_node(self):
         seen = views.with_more(

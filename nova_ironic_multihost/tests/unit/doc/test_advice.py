@@ -68,7 +68,6 @@ RUN = {
     'openstack hypervisor show': ADVICE,
     'openstack resource provider allocation delete': ADVICE,
     'openstack resource provider delete': ADVICE,
-    'openstack resource provider inventory set': ADVICE,
     'openstack resource provider list': ADVICE,
     'openstack resource provider show --allocations': ADVICE,
     'openstack server event': ADVICE,

@@ -96,14 +96,15 @@ class CommandTestCase(RepairTestCase):
     def test_dry_run_writes_nothing(self):
         self.provider('n-9')
         self.provider('n-8', 'n-2')
+        self.cloud.allocations = {}
         self.deleted('ghost', 'n-1')
 
         found = self.repair('--dry-run', status=1)
         self.assertEqual([], self.cloud.writes)
         self.assertEqual(
             {'allocation-without-instance:ghost',
-             'provider-without-node:n-9', 'second-provider:n-8'},
-            {name for name, *_ in found})
+             'instance-without-allocation:s-0', 'provider-without-node:n-9',
+             'second-provider:n-8'}, {name for name, *_ in found})
         self.assertEqual({'can be repaired'},
                          {result for _, result, _ in found})
         # What was said is what is done.
@@ -161,10 +162,10 @@ class CommandTestCase(RepairTestCase):
     def test_check_names_the_command(self):
         self.provider('n-9')
         self.provider('n-8', 'n-2')
-        self.cloud.allocations['n-1'] = ['ghost']
+        self.cloud.allocations = {'n-1': ['ghost']}
         found = json.loads(self.shell(
             'check', '--allocations', '-f', 'json')[1])
-        self.assertEqual(3, len(found))
+        self.assertEqual(4, len(found))
         for one in found:
             self.assertIn(
                 f'"nova-ironic-multihost repair {one["Kind"]}:'
@@ -194,7 +195,7 @@ class ProviderTestCase(RepairTestCase):
         self.provider('n-8', 'n-2')
         self.assertEqual(('second-provider:n-8', 'repaired'),
                          self.one(status=1)[:2])
-        self.assertIn('"check" says what to do about 1 other finding',
+        self.assertIn('1 other finding of "check"',
                       self.shell('repair')[2])
         self.assertEqual([('DELETE', '/resource_providers/n-8')],
                          self.cloud.writes)
@@ -368,3 +369,135 @@ class LeakedAllocationTestCase(RepairTestCase):
         self.assertEqual('failed', self.one(self.KIND, status=2)[1])
         self.assertEqual([], self.repair(self.KIND))
         self.assertEqual(1, len(self.cloud.writes))
+
+
+class LostAllocationTestCase(RepairTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud.allocations = {}
+        self.cloud.reserved = {'n-0'}
+
+    def test_repaired(self):
+        self.assertEqual(
+            ('instance-without-allocation:s-0', 'repaired',
+             'node n-0 is allocated to server s-0'), self.one())
+        self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
+        self.assertEqual(
+            [('PUT', '/resource_providers/n-0/inventories'),
+             ('PUT', '/allocations/s-0')], self.cloud.writes)
+        self.assertEqual([], self.repair())
+
+    def test_of_a_node_that_is_not_reserved(self):
+        self.cloud.reserved = set()
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual([('PUT', '/allocations/s-0')], self.cloud.writes)
+
+    def test_lost_answers(self):
+        for lost, left in (1, {}), (2, {}):
+            self.cloud.allocations = {}
+            self.cloud.reserved = {'n-0'}
+            self.cloud.lost = lost
+            self.assertEqual('failed', self.one(status=2)[1])
+            self.assertEqual((left, {'n-0'}), (
+                self.cloud.allocations, self.cloud.reserved))
+            self.assertEqual('repaired', self.one()[1])
+
+    def test_server_in_the_middle_of_something(self):
+        self.cloud.servers[0]['OS-EXT-STS:task_state'] = 'rebuilding'
+        self.assertRefused('not at rest (rebuilding)',
+                           'instance-without-allocation')
+
+    def test_server_that_is_being_built(self):
+        self.cloud.servers[0]['OS-EXT-STS:vm_state'] = 'building'
+        self.assertRefused('not at rest (building)')
+
+    def test_server_with_a_migration(self):
+        self.cloud.migrations = [('s-0', 'east', 'accepted')]
+        self.assertRefused('not at rest (a migration)')
+
+    def test_machine_of_nobody(self):
+        self.cloud.nodes[0] |= {
+            'instance_uuid': None, 'provision_state': 'available'}
+        _, result, sentence = self.one(
+            'instance-without-allocation', status=1)
+        self.assertEqual('refused', result)
+        self.assertIn('Ironic does not hold node n-0', sentence)
+        self.assertEqual([], self.cloud.writes)
+
+    def test_node_of_another_server(self):
+        self.cloud.allocations = {'n-0': ['other']}
+        self.cloud.unlisted = [clouds.server('other')]
+        self.cloud.http.get(f'{clouds.NOVA}/servers/other',
+                            json={'server': clouds.server('other')})
+        found = self.repair(status=1)[1]
+        self.assertEqual('refused', found[1])
+        self.assertIn('n-0 is allocated to other', found[2])
+        self.assertEqual([], self.cloud.writes)
+
+    def test_build_that_comes_between(self):
+        def build(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.allocations = {'n-0': ['s-9']}
+
+        self.cloud.before_write = build
+        self.assertEqual('failed', self.one(status=1)[1])
+        self.assertEqual({'n-0'}, self.cloud.reserved)
+        _, result, sentence = self.one(
+            'instance-without-allocation', status=1)
+        self.assertEqual('refused', result)
+        self.assertIn('n-0 is allocated to s-9', sentence)
+
+    def test_owner_that_reserves_it_again(self):
+        def reserve(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.before_write = lambda method, path: None
+                self.cloud.reserved.add('n-0')
+                self.cloud.generations['n-0'] += 1
+
+        self.cloud.before_write = reserve
+        self.assertEqual('failed', self.one(status=1)[1])
+        self.assertEqual('repaired', self.one()[1])
+        self.assertEqual({'n-0': ['s-0']}, self.cloud.allocations)
+
+    def test_owner_that_reserves_it_first(self):
+        def reserve(method, path):
+            if path.startswith('/allocations'):
+                self.cloud.reserved.add('n-0')
+                self.cloud.generations['n-0'] += 1
+
+        self.cloud.reserved = set()
+        self.cloud.before_write = reserve
+        self.assertEqual('failed', self.one(status=1)[1])
+        self.assertEqual({'n-0'}, self.cloud.reserved)
+        self.assertEqual([], self.cloud.writes)
+
+    def test_allocation_that_fails(self):
+        self.cloud.http.put(
+            f'{clouds.PLACEMENT}/allocations/s-0', status_code=503)
+        _, result, sentence = self.one(status=2)
+        self.assertEqual('failed', result)
+        self.assertIn('/allocations/s-0 with HTTP 503', sentence)
+        self.assertEqual({'n-0'}, self.cloud.reserved)
+
+    def test_placement_that_goes_away_between_the_writes(self):
+        def away(request, context):
+            self.cloud.http.get(
+                f'{clouds.PLACEMENT}/resource_providers/n-0/inventories',
+                status_code=502)
+            context.status_code = 503
+
+        self.cloud.http.put(
+            f'{clouds.PLACEMENT}/allocations/s-0', json=away)
+        _, result, sentence = self.one(status=2)
+        self.assertEqual('failed', result)
+        self.assertIn('/allocations/s-0 with HTTP 503', sentence)
+
+    def test_node_without_an_inventory(self):
+        self.cloud.http.get(
+            f'{clouds.PLACEMENT}/resource_providers/n-0/inventories',
+            json={'resource_provider_generation': 1, 'inventories': {}})
+        _, result, sentence = self.one(status=1)
+        self.assertEqual('refused', result)
+        self.assertIn('"nova-manage placement heal_allocations --instance '
+                      's-0"', sentence)

@@ -22,9 +22,8 @@ LEVELS = {'warning': 'WARNING', 'error': 'ERROR', 'exception': 'ERROR',
 INDIRECT = {
     # Of conf.py.
     ('service.py', 'LOG.error(sentence)'),
-    # A Notice of its own module.
-    ('engine/audit/operator_news.py',
-     'LOG.log(notice.level, notice.sentence)'),
+    # A notice of its own module.
+    ('engine/audit/operator_news.py', 'LOG.log(level, sentence)'),
 }
 
 CONTRADICTIONS = 'conf.py'
@@ -73,14 +72,14 @@ def messages(source, path):
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Yield) and path == CONTRADICTIONS:
             found.add((text_of(node.value), 'ERROR'))
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+            level = ast.unparse(node.elts[0]).removeprefix('logging.')
+            if level in LEVELS.values():
+                found.add((text_of(node.elts[1]), level))
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func)
-        if name == 'Notice':
-            level = ast.unparse(node.args[0]).removeprefix('logging.')
-            if level in LEVELS.values():
-                found.add((text_of(node.args[1]), level))
-        elif name == 'LOG.log':
+        if name == 'LOG.log':
             indirect.add((path, ast.unparse(node)))
         elif name.startswith('LOG.') and name[4:] in LEVELS:
             text = text_of(node.args[0])
@@ -145,8 +144,8 @@ class LogLinesTestCase(base.BaseTestCase):
             LOG.exception(f'{host} is gone')
             LOG.info('Nothing')
             LOG.error(sentence)
-            Notice(logging.INFO, 'Nothing')
-            Notice(logging.WARNING, '{count} nodes')
+            (logging.INFO, 'Nothing')
+            (logging.WARNING, '{count} nodes')
             """)
         self.assertEqual(
             ({('... of ...: ...', 'WARNING'), ('... is gone', 'ERROR'),

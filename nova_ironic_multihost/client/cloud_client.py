@@ -17,7 +17,6 @@ import dataclasses
 import datetime
 import typing
 
-from oslo_utils import uuidutils
 
 from nova_ironic_multihost.client import api
 from nova_ironic_multihost.client.api import Json
@@ -197,6 +196,9 @@ class CloudClient:
         :param host: as nova spells it
         :returns: None without a server
         """
+        # "lab" and the man page are made without it.
+        from oslo_utils import uuidutils
+
         [node] = [server.get(_NODE) for server in self.nova.get(
             '/servers/detail', all_tenants=1, host=host, limit=1)['servers']
             ] or [None]

@@ -159,19 +159,17 @@ class Lister:
         except (MarkerNotFound, InconsistentListing) as exc:
             LOG.info('All nodes of Ironic are listed again: %s.', exc)
             return self._all(before, wanted)
-        sought = listing.seeks != self._seeks
-        if now - listing.at < seconds:
-            return (self._all(listing, None) if sought
-                    and now - listing.short_at >= SOON else listing)
-        try:
-            return self._all(listing, wanted)
-        except ListingError as exc:
-            if sought:
-                raise
-            # One page that fails must not hide all changes.
-            LOG.info('All nodes of Ironic are listed later: %s', exc)
-            return dataclasses.replace(
-                listing, at=now - (1 - AGAIN) * seconds)
+        if now - listing.at >= seconds:
+            try:
+                return self._all(listing, wanted)
+            except ListingError as exc:
+                # One page that fails must not hide all changes.
+                LOG.info('All nodes of Ironic are listed later: %s', exc)
+                listing = dataclasses.replace(
+                    listing, at=now - (1 - AGAIN) * seconds)
+        # Nor must it hide which nodes are gone: a short page may succeed.
+        return (self._all(listing, None) if listing.seeks != self._seeks
+                and now - listing.short_at >= SOON else listing)
 
     @property
     def mirror(self) -> Mirror:

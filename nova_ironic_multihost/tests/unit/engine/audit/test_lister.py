@@ -438,6 +438,24 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertEqual({'node-2'}, self.read())
         self.assertKnown()
 
+    def test_nodes_go_while_a_page_with_fields_fails(self):
+        self.read()
+        page = self.ironic.page
+
+        def fail(partition, after, limit, wanted):
+            if wanted is not None and after is None:
+                raise listings.SilentError()
+            return page(partition, after, limit, wanted)
+
+        self.ironic.page = fail
+        for name in NAMES[:6]:
+            self.ironic.delete(name)
+            self.read()
+            self.wait(ROUND)
+        self.wait(readers.SOON)
+        self.read()
+        self.assertEqual(set(NAMES[6:]), self.consumer.mirror.nodes.keys())
+
     def test_a_slow_listing_of_instances_hides_no_change(self):
         """Made between the last updates and the listing, and long before."""
         def work():

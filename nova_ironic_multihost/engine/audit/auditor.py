@@ -56,6 +56,8 @@ class Auditor:
         self.last: Audit | None = None
         #: The hash ring as any thread has read it last.
         self.preferences: ring.Preferences | None = None
+        # When the services of that ring were asked for.
+        self._ring_begun = 0.0
         self._reader = reader
         self._clock = clock
         self._recorder = recorder or Metrics(clock)
@@ -312,7 +314,9 @@ class Auditor:
         seen_peers = peer_services.read_peers(
             self.cloud, self._state_now(settings), settings,
             self.heartbeats.outages, hosts, self.preferences, starting, zones)
-        self.preferences = seen_peers.preferences
+        # Another thread may have read a newer one: an answer may take minutes.
+        if self.preferences is None or begun >= self._ring_begun:
+            self._ring_begun, self.preferences = begun, seen_peers.preferences
         self.heartbeats.note_member(seen_peers.view, begun)
         return seen_peers
 

@@ -114,6 +114,24 @@ class OwnershipTestCase(cloud.AuditTestCase):
         self.cloud.aggregates = cannot_be_read
         auditor.audit(audit_state.Settings('a'))
 
+    def test_late_answer_brings_no_older_ring_back(self):
+        now, settings = iter(range(9)), audit_state.Settings('a')
+        self.clock = lambda: next(now)
+        auditor, services = self.new_auditor(), self.cloud.services
+
+        def late():
+            answer = services()
+            # Another thread asks meanwhile, and is answered first.
+            self.cloud.services = services
+            self.cloud.set('b', up=False)
+            auditor.refresh_ring(settings)
+            return answer
+
+        self.cloud.services = late
+        self.assertEqual(
+            {'a', 'b'}, set(auditor.refresh_ring(settings).members))
+        self.assertEqual({'a'}, set(auditor.preferences.members))
+
     def test_nodes_that_stay_allocated_keep_nobody_waiting(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         wanted = self.preferred('a', 'a', 'b')

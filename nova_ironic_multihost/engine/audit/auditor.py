@@ -297,14 +297,16 @@ class Auditor:
 
     def read(self, settings: Settings, brief: bool = False) -> Mirror:
         """Ask Ironic for changes and own bodies, see :meth:`.Lister.read`."""
-        last = self.last
-        # At first the bodies of likely nodes; the audit reads the others.
-        likely = self.preferences or self.refresh_ring(settings)
+        if self.last is not None:
+            wanted = self.last.nodes.__contains__
+        else:
+            # The bodies of likely nodes; the audit reads the others.
+            seen_peers = self._read_peers(
+                settings, self._known_hosts(), starting=True)
+            wanted = functools.partial(
+                seen_peers.preferences.may_prefer, seen_peers.view.host)
         return self._reader.read(
-            settings.partition, settings.audit_interval,
-            lambda node: (node in last.nodes if last is not None else
-                          likely.may_prefer(host_key(settings.host), node)),
-            brief)
+            settings.partition, settings.audit_interval, wanted, brief)
 
     def _read_peers(self, settings: Settings, hosts: abc.Iterable[str],
                     starting: bool = False, zones: bool = True

@@ -132,6 +132,17 @@ class OwnershipTestCase(cloud.AuditTestCase):
             {'a', 'b'}, set(auditor.refresh_ring(settings).members))
         self.assertEqual({'a'}, set(auditor.preferences.members))
 
+    def test_first_listing_has_the_nodes_of_the_zone(self):
+        self.cloud.host_aggregates = tuple(
+            peers.Aggregate.of(host, [host], f'zone-{host}')
+            for host in self.cloud.states)
+        self.cloud.owners = dict.fromkeys(cloud.NODES, 'a')
+        auditor, settings = self.new_auditor(), audit_state.Settings('a')
+        # nova does that first.
+        auditor.refresh_ring(settings)
+        self.assertEqual(set(cloud.NODES), set(auditor.audit(settings).nodes))
+        self.assertEqual([], self.asked('node'))
+
     def test_nodes_that_stay_allocated_keep_nobody_waiting(self):
         self.cloud.owners = dict.fromkeys(cloud.NODES, 'b')
         wanted = self.preferred('a', 'a', 'b')

@@ -183,7 +183,8 @@ class RetryingConnection:
             retry=tenacity.retry_if_exception(
                 not_taken if name in ONCE else away),
             wait=tenacity.wait_fixed(PAUSE),
-            stop=tenacity.stop_after_delay(self._retry.seconds()),
+            stop=lambda state: tenacity.stop_after_delay(
+                self._retry.seconds())(state),
             before_sleep=functools.partial(self._warn, name),
             reraise=True)
         return retrying(lambda: self._call_once(

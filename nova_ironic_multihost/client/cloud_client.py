@@ -17,7 +17,6 @@ import dataclasses
 import datetime
 import typing
 
-
 from nova_ironic_multihost.client import api
 from nova_ironic_multihost.client.api import Json
 from nova_ironic_multihost.client import cloud_state

@@ -102,6 +102,8 @@ class Lister:
         #: that was answered last.
         self._requests: dict[str, object] = {}
         self._answered: dict[str, object] = {}
+        #: Nodes that could not be read the last time.
+        self._failed: set[str] = set()
         #: Number of requests for a listing of all nodes.
         self._seeks = 0
 
@@ -135,8 +137,9 @@ class Lister:
                     if self._answered.get(node) is not request}
         listing = self._refreshed(partition, seconds, wanted)
         nodes = requests.keys() & listing.mirror.nodes.keys()
-        # In a random order nodes that fail do not hold up others for ever.
-        asked = dict(self.each(random.sample(sorted(nodes), len(nodes))))
+        # Those that failed come last, so that they hold up no other.
+        asked = dict(self.each(sorted(nodes, key=lambda node: (
+            node in self._failed, random.random()))))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = listing.mirror.only(listing.mirror.bodies.keys() - left).met(
@@ -218,12 +221,16 @@ class Lister:
         failed = 0
         for node in nodes:
             try:
-                yield node, self.node(node)
+                row = self.node(node)
             except ListingError as exc:
                 LOG.debug('Node %s is read later: %s', node, exc)
+                self._failed.add(node)
                 failed += 1
                 if failed == FAILURES:
                     return
+                continue
+            self._failed.discard(node)
+            yield node, row
 
     def forget(self, node: str) -> None:
         """Have the next read get this node, regardless of Ironic's clocks."""

@@ -94,8 +94,6 @@ class DueNodes:
         self._inputs: object = None
         #: How often this service was disabled or enabled in nova.
         self.switches = 0
-        #: One for each thread.
-        self._running: list[RunningAudit] = []
         #: Seconds in which each node is audited.
         self._interval: float = 0
         #: When the start of the service is over, None afterwards.
@@ -213,8 +211,11 @@ class DueNodes:
             uncached = (
                 node in self._provider_changed or not self._tracker.has(node)
                 or audit is not None and node in audit.recent
-                or last is not None and incremental.interval_has_passed(
-                    node, last, self._clock(), self._interval))
+                # A switch removes a trait that nova's copy does not have.
+                or last is not None and (
+                    last.basis.common != self._inputs
+                    or incremental.interval_has_passed(
+                        node, last, self._clock(), self._interval)))
             running = RunningAudit(
                 node, self._basis(node, audit), uncached,
                 None if uncached or node in self._recent else last)
@@ -223,7 +224,6 @@ class DueNodes:
             self._allocated.discard(node)
             self._recent -= {node}
             self._tried.add(node)
-            self._running.append(running)
         self._thread.running = running
         done = False
         try:
@@ -232,7 +232,6 @@ class DueNodes:
         finally:
             self._thread.running = None
             with self._lock:
-                self._running.remove(running)
                 # Without a successful audit it stays due.
                 self._audited.pop(node, None)
                 if done and running.basis:

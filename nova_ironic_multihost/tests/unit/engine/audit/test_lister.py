@@ -326,14 +326,14 @@ class ReaderTestCase(base.BaseTestCase):
             self.assertEqual({'node-4'}, self.read())
             self.assertKnown()
 
-    def test_nodes_that_ironic_cannot_show_hold_up_no_other_for_ever(self):
+    def test_nodes_that_ironic_cannot_show_hold_up_no_other(self):
         with small():
             self.read()
             self.ironic.edit('node-8')
             self.ironic.broken = {'node-1', 'node-2', 'node-3'}
             for name in (*self.ironic.broken, 'node-8'):
                 self.consumer.reader.forget(name)
-            self.assertIn({'node-8'}, [self.read() for _ in range(50)])
+            self.assertIn({'node-8'}, [self.read() for _ in range(2)])
 
     def test_what_is_not_read_as_ironic_is_silent_is_read_later(self):
         def fail():

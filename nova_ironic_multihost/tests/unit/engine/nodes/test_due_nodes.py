@@ -246,6 +246,15 @@ class ScheduleTestCase(ScheduledTestCase):
             self.schedule.touch(self.mine[0])
         self.assertEqual(set(self.mine), self.come_to_each())
 
+    def test_disabled_and_enabled_has_placement_read(self):
+        """A trait that the copy of nova lacks stays in placement otherwise."""
+        self.schedule.switches += 2
+        self.follow()
+        for node, anew in (self.mine[0], True), (self.mine[0], False):
+            with self.schedule.auditing(node):
+                self.assertIs(anew, self.asks_anew(node))
+                self.schedule.touch(node)
+
     def test_partition_and_aggregates(self):
         self.schedule.follow(audit_state.Settings(
             'a', peers.Partition(shard='s1'), **self.options),

@@ -36,7 +36,7 @@ from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
-from nova_ironic_multihost.tests.simulation import host as hosts
+from nova_ironic_multihost.tests.simulation import threads
 from nova_ironic_multihost.tests.unit.engine import post
 
 HOSTS = 'abc'
@@ -68,7 +68,7 @@ class RescheduledError(Exception):
 def pause():
     """Let the others go on, in a thread of nova."""
     if greenlet.getcurrent().parent is not None:
-        hosts.pause()
+        threads.pause()
 
 
 @dataclasses.dataclass
@@ -194,6 +194,7 @@ class World(post.Bus):
         if not free:
             return False
         node = self.node_of[uuid] = free[0]
+        self.missing.discard(self.owners[node])
         self.queues[self.owners[node]].append(
             QueuedRequest(RequestKind.BUILD, uuid, node))
         return True
@@ -342,7 +343,7 @@ class Process:
         self.guard = build_guard.BuildGuard(
             host, self, lambda: PATIENCE, clock, lambda seconds: pause(),
             lambda exc, again: isinstance(exc, OSError))
-        self.guard._thread = hosts.Local(guard.ThreadState)
+        self.guard._thread = threads.Local(guard.ThreadState)
         instances = Instances(self)
         self.recovery = recovery.Recovery(
             host, instances, instances, self.guard,
@@ -434,6 +435,9 @@ class Process:
         self.dead = True
         for _, work in self.builds:
             work.throw()
+        self.disconnect()
+
+    def disconnect(self):
         for box in self.boxes:
             if not box.closed:
                 box.close()

@@ -24,20 +24,29 @@ from nova_ironic_multihost.engine.audit import audit_state
 from nova_ironic_multihost.engine.audit import auditor
 from nova_ironic_multihost.engine.audit import lister
 from nova_ironic_multihost.engine.audit import recheck
+from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.base import ports
 from nova_ironic_multihost.engine.builds import lost_builds
 from nova_ironic_multihost.engine.nodes import due_nodes
 from nova_ironic_multihost.engine.nodes import node_moves
 from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.engine.servers import stuck_instances
 from nova_ironic_multihost.rules import backoff
 from nova_ironic_multihost.rules import builds
 from nova_ironic_multihost.rules.builds import SentBuild
+from nova_ironic_multihost.rules.counters import Work
+from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.mirror import NodeRow
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.simulation import evacuations
+from nova_ironic_multihost.tests.simulation import lifecycle
+from nova_ironic_multihost.tests.simulation.threads import Local
+from nova_ironic_multihost.tests.simulation.threads import Lock
+from nova_ironic_multihost.tests.simulation.threads import pause
 from nova_ironic_multihost.tests.simulation import world as worlds
 from nova_ironic_multihost.tests.unit.engine import listings
 
@@ -53,69 +62,7 @@ LEFT = frozenset({
 
 
 class NotReadyError(ports.ListingError):
-    """Ironic does not answer, as VirtDriverNotReady."""
-
-
-def pause():
-    """Let the others go on."""
-    greenlet.getcurrent().parent.switch()
-
-
-class Lock:
-    """A lock of a process: who waits for it lets the others go on.
-
-    Locks are taken in the order that the docstring of service.py tells.
-
-    :param rank: a greenlet waits for it only with locks of lower ranks.
-    """
-
-    #: Greenlet -> the ranks of its locks.
-    _ranks = weakref.WeakKeyDictionary()
-
-    def __init__(self, rank):
-        self.held = False
-        self._rank = rank
-        self._holder = None
-
-    def acquire(self, blocking=True):
-        mine = self._ranks.setdefault(greenlet.getcurrent(), [])
-        if blocking and any(rank >= self._rank for rank in mine):
-            raise AssertionError(
-                f'It waits for lock {self._rank}, and has {mine}')
-        while self.held and blocking:
-            pause()
-        if self.held:
-            return False
-        self.held, self._holder = True, mine
-        mine.append(self._rank)
-        return True
-
-    def release(self):
-        self.held = False
-        self._holder.remove(self._rank)
-
-    def __enter__(self):
-        self.acquire()
-
-    def __exit__(self, *error):
-        self.release()
-
-
-class Local:
-    """As threading.local, for each greenlet, with the defaults of a class."""
-
-    def __init__(self, defaults=None):
-        object.__setattr__(self, '_each', weakref.WeakKeyDictionary())
-        object.__setattr__(self, '_defaults', defaults)
-
-    def __getattr__(self, name):
-        try:
-            return self._each[greenlet.getcurrent()][name]
-        except KeyError:
-            return getattr(self._defaults, name)
-
-    def __setattr__(self, name, value):
-        self._each.setdefault(greenlet.getcurrent(), {})[name] = value
+    """Ironic does not answer."""
 
 
 class LostError(Exception):
@@ -216,7 +163,8 @@ class Instances:
         return None
 
     def asked_last(self, uuid):
-        return None
+        pause()
+        return evacuation.asked_last(self._world.nova.actions(uuid))
 
     def notify(self, event, payload):
         pass
@@ -236,6 +184,8 @@ class Instances:
                 or takeover.is_anothers(instance.task, self._host)):
             # The guard.
             return
+        if instance.task == evacuation.TASK:
+            self._world.breach(f'nova sets {instance} to ERROR at its start')
         self._world.act(instance, self._host)
         if (instance.task == 'deleting' or self._world.machines.get(
                 instance.node) != uuid):
@@ -310,6 +260,8 @@ class Sources:
     :ivar glitch: number of the next audits during which it lasts; that of
         a single node is over after one.
     :ivar failing: Ironic does not answer.
+    :ivar refused: the questions of :class:`.listings.Ironic` that Ironic does
+        not answer, while it answers others.
     :ivar looked: this audit knows which nodes are recorded on the host.
     :ivar mine: nodes that were recorded on the host all the while in which
         this audit read that.
@@ -329,6 +281,7 @@ class Sources:
         self.hidden = frozenset()
         self.blind = False
         self.failing = False
+        self.refused = frozenset()
         self.unseen = frozenset()
         self.glitch = 0
         self._gone = frozenset()
@@ -341,6 +294,16 @@ class Sources:
         #: Audit or look -> number of the states that it has read last.
         self._asked = weakref.WeakKeyDictionary()
         self.writes = Writes(world)
+        #: Ironic was asked for a list, and has not answered.
+        self.asking = False
+        self.recorder = None
+        #: When nova said which services there are.
+        self.answered = 0
+
+    @property
+    def asked(self):
+        """The number of the states that this thread has read last."""
+        return self._asked.get(greenlet.getcurrent(), self.version)
 
     @property
     def version(self):
@@ -364,6 +327,7 @@ class Sources:
         self.lag = 0
         self._asked[greenlet.getcurrent()] = version
         self._hear(self._world.history[version])
+        self.answered = self.clock()
         return self._world.listed_services(version, self.now())
 
     def service(self, host):
@@ -392,9 +356,14 @@ class Sources:
 
     def list(self):
         """Ironic lists its nodes, at a stroke."""
-        pause()
-        if self.failing:
-            raise NotReadyError
+        with self.recorder.asking():
+            self.asking = True
+            try:
+                pause()
+            finally:
+                self.asking = False
+            if self.failing:
+                raise NotReadyError
         # Whatever it is, it lasts for a whole audit.
         self._gone = self._missing()
         self.listed = dict(self._world.machines)
@@ -458,7 +427,8 @@ class Sources:
         if self.ending():
             return outcomes
         as_seen = [uuid for uuid, state in instances.items()
-                   if self._world.instances[uuid].state == state]
+                   if self._world.instances[uuid].state == state
+                   and not self._world.nova.in_progress(uuid)]
         # A new process of the host hardly ever begins with an old number.
         attempts = {uuid: int(self._world.new(f'{self._host}:{uuid}:')
                               .rpartition(':')[2]) for uuid in instances}
@@ -548,6 +518,11 @@ class Sources:
     def aggregates(self):
         return self._world.aggregates
 
+    def generations(self):
+        pause()
+        return {node: provider.generation
+                for node, provider in self._world.providers.items()}
+
 
 class Pages(listings.Ironic):
     """What Ironic lists of the world, to one host."""
@@ -558,6 +533,8 @@ class Pages(listings.Ironic):
 
     def _answer(self, question):
         super()._answer(question)
+        if question in self._sources.refused:
+            raise NotReadyError(question)
         listed = self._sources.visible
         for node in [*self._table]:
             if node not in listed:
@@ -571,9 +548,10 @@ class Pages(listings.Ironic):
 class Reader(lister.Lister):
     """Reads at a stroke; how it reads is tested elsewhere."""
 
-    def __init__(self, sources):
+    def __init__(self, sources, recorder):
         super().__init__(Pages(sources), functools.partial(
-            next, itertools.count(0, audit_state.Settings('').audit_interval)))
+            next, itertools.count(0, audit_state.Settings('').audit_interval)),
+            recorder)
         # At a stroke: nothing waits for it.
         self._lock = Lock(3)
         self._sources = sources
@@ -588,7 +566,9 @@ class Reader(lister.Lister):
         return super().read(partition, seconds, wanted)
 
     def node(self, node):
-        return self._sources.node(node)
+        # With the lock it reads fields, which decide nothing.
+        return (super().node(node) if self._lock.held
+                else self._sources.node(node))
 
 
 class Process:
@@ -625,8 +605,19 @@ class Process:
             return world.clock - self.stopped
 
         self.stopped = 0
+        self.dead = False
+        self.listening = True
+        #: When its start was over.
+        self.began = 0
+        #: Work -> when it last began (a look: or ended), and when it last
+        #: went on.
+        self.turned = {Work.AUDIT: 0, Work.PEER_POLL: 0}
+        self.went_on = dict(self.turned)
+        self.sources.clock = self.clock = clock
+        self.life = lifecycle.Lifecycle(world, self, clock)
+        recorder = self.sources.recorder = metrics.Metrics(clock)
         self.auditor = auditor.Auditor(
-            self.sources, Reader(self.sources), clock)
+            self.sources, Reader(self.sources, recorder), clock, recorder)
         self.auditor._lock = Lock(1)
         self.auditor.audit_changed = functools.partial(
             self._audit_changed, self.auditor.audit_changed)
@@ -636,20 +627,23 @@ class Process:
         self._due_nodes._thread = Local()
         self._rebalancer = node_moves.Rebalancer(
             self.auditor, self, self._due_nodes, self._recheck,
-            lambda node: self.auditor.last.nodes[node].instance is None)
+            lambda node: self.auditor.last.nodes[node].instance is None,
+            recorder)
         self._background = due_nodes.BackgroundAudit(
             self._due_nodes, self, self._is_ending)
         self._look = peer_poll.PeerPoller(
             self.auditor, self, self._acquired, clock, self._is_ending,
             lambda nodes: self._recheck.to_move(
                 nodes, settings.partition.label),
-            note_pulled=self._due_nodes.note_pulled)
+            recorder=recorder, note_pulled=self._due_nodes.note_pulled)
+        self.life.watch(
+            self.auditor, self._look, self._due_nodes, recorder)
         self.sources.ending = self._is_ending
-        self.ending = False
         self._late_takes = 0
         # What is decided by the older view is judged by that one.
         self.sources.overlap = lambda: (
-            self.auditing + self.looking + self.polling > 1)
+            self.auditing + self.looking + self.polling
+            + (self._adopting is not None) > 1)
         self.sources.is_look = lambda: (
             greenlet.getcurrent() is self._look_greenlet)
         self._look_greenlet = None
@@ -669,7 +663,7 @@ class Process:
             # Each tick is longer than any pause.
             lambda: world.clock * backoff.LONGEST,
             lambda *call: not self._workers.append(self._greenlet(*call)),
-            receive=self._receive)
+            recorder=recorder, receive=self._receive)
         self.arrivals = lost_builds.InFlightBuilds(
             Builds(world, self), Audits(self, world),
             lambda build: False,
@@ -677,17 +671,26 @@ class Process:
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()
+        self.refusals = stuck_instances.EvacuationRefusals(
+            self.host, evacuations.Evacuations(world, self.sources.writes),
+            lambda: self.auditor.preferences)
         self._workers = []
-        self._sweeping = None
+        self._sweeping = self._refusing = self._adopting = None
         self._looking = None
         self._polling = None
         self._audits = 0
         self._looked_for = frozenset()
         self._lost_to_peers = {}
+        self._tending = None
         self._body = self._start
+        self.life.prepare()
 
     def _is_ending(self):
         return self.ending
+
+    @property
+    def ending(self):
+        return self.life.shutdown.begun()
 
     @property
     def believed(self):
@@ -763,10 +766,14 @@ class Process:
 
         :returns: whether the audit goes on after it.
         """
+        if self.dead:
+            return False
         if self._running is None:
             self._running = greenlet.greenlet(self._body)
+            self.turned[Work.AUDIT] = self.clock()
         self._world.note()
         self._running.switch()
+        self.went_on[Work.AUDIT] = self.clock()
         if self._running.dead:
             self._running = None
             self._body = self._audit_all
@@ -785,18 +792,42 @@ class Process:
                 self.look()
             if self.polling:
                 self.poll()
+            self._free_locks()
+
+    def _free_locks(self):
+        """Let threads go on that may have a lock."""
+        if self._tending:
+            self.tend()
+        if self._adopting:
+            self.adopt()
 
     def look(self):
         """Go on with the look until the next pause; begin one if none is.
 
         :returns: whether it goes on after it.
         """
-        self._looking = self._go_on(
-            self._looking or greenlet.greenlet(self._look_once))
+        if self.dead:
+            return False
+        if not self.looking:
+            self._looking = greenlet.greenlet(self._look_once)
+            self.turned[Work.PEER_POLL] = self.clock()
+        self._looking = self._go_on(self._looking)
+        self.went_on[Work.PEER_POLL] = self.clock()
+        if not self.looking:
+            self.turned[Work.PEER_POLL] = self.clock()
         return self.looking
 
     def glance(self):
-        """Read who is there, at a stroke, as each look begins."""
+        """Read who is there, at a stroke, as each look begins.
+
+        Its threads go on, and systemd may kill it.
+        """
+        if not self.frozen:
+            self.life.threads.go_on(3)
+        if self.life.killed():
+            self.kill()
+            del self._world.processes[self.host]
+            return
         if self.serving and not (
                 self.frozen or self.looking or self.ending):
             if self.drowsy:
@@ -828,6 +859,7 @@ class Process:
                 self.step()
             if self.polling:
                 self.poll()
+            self._free_locks()
 
     def poll(self):
         """Go on with the poll until the next pause; begin one if none is.
@@ -838,6 +870,51 @@ class Process:
             self._polling or self._greenlet(self._poll_once))
         return self.polling
 
+    def tend(self):
+        """Go on with the thread ``placement`` until the next pause.
+
+        :returns: whether it goes on after it.
+        """
+        self._tending = self._go_on(
+            self._tending or self._greenlet(self._tend))
+        return self._tending is not None
+
+    def finish_tending(self, begin=True):
+        """Go on to the end of that; begin it if there is none.
+
+        It may wait for the audit, or the look, which have a lock.
+        """
+        while (begin or self._tending) and self.tend():
+            if self.auditing:
+                self.step()
+            if self.looking:
+                self.look()
+            if self.polling:
+                self.poll()
+            if self._adopting:
+                self.adopt()
+
+    def _tend(self):
+        self.life.provider_changes.once()
+
+    def end(self):
+        """It is told to end."""
+        self.life.end()
+
+    def may_close(self):
+        """Ask the product, which looks again; audits go by what they saw."""
+        seen = self.sources.seen
+        try:
+            return self._look.may_close(self._settings)
+        finally:
+            self.sources.seen = seen
+
+    def switched(self):
+        """nova's API has disabled or enabled it: service.note_switch."""
+        if self.serving and not self.frozen:
+            self.auditor.doubt()
+            self._due_nodes.switches += 1
+
     def finish_poll(self):
         """Go on to the end of the poll that is under way."""
         while self.polling and self.poll():
@@ -845,11 +922,12 @@ class Process:
                 self.step()
             if self.looking:
                 self.look()
+            self._free_locks()
 
     def _poll_once(self):
         """What the driver's timer does."""
         # One that fails is logged and repeated.
-        with contextlib.suppress(NotReadyError):
+        with contextlib.suppress(ports.ListingError):
             self._due_nodes.read_ironic(self._settings)
             self._background.once()
 
@@ -864,12 +942,17 @@ class Process:
 
     def kill(self):
         """End it at once, wherever it is."""
+        self.dead = True
         for one in (self._running, self._looking, self._polling,
-                    self._sweeping, *self._workers):
+                    self._sweeping, self._tending, self._refusing,
+                    self._adopting,
+                    *self._workers,
+                    *self.life.threads.running):
             if one is not None:
                 one.throw()
         self._running = self._looking = None
         self._polling = self._sweeping = None
+        self._tending = self._refusing = self._adopting = None
         self._workers = []
 
     def _start(self):
@@ -885,9 +968,12 @@ class Process:
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, world.clock, mapped=False)
-        pause()
-        world.services[self.host].take_back()
+        self.life.shutdown.undo()
         self._audit_all()
+        # service.begin
+        self.auditor.doubt()
+        self.life.probe.note_start()
+        self.began = self.clock()
         self.serving = True
         world.beat(world.services[self.host])
 
@@ -901,7 +987,7 @@ class Process:
         try:
             found = self.auditor.audit(
                 self._settings, self._settled, has=self.has)
-        except NotReadyError:
+        except ports.ListingError:
             return
         finally:
             self._settled = True
@@ -924,6 +1010,7 @@ class Process:
         for record in found.records:
             if record.node in found.nodes:
                 continue
+            self.sources.recorder.sign(Work.AUDIT)
             pause()
             if record.node in found.deleted:
                 self._delete(record)
@@ -937,14 +1024,13 @@ class Process:
         """What the driver's timer does."""
         self._look_greenlet = greenlet.getcurrent()
         # A look that fails is logged and repeated.
-        with contextlib.suppress(NotReadyError):
+        with contextlib.suppress(ports.ListingError):
             view = self._look.once(self._settings)
             self._take_back_stop_marker(view)
 
     def _take_back_stop_marker(self, view):
-        if view.services[self.host].stop_marker and not self.ending:
-            pause()
-            self._world.services[self.host].take_back()
+        if view.services[self.host].stop_marker:
+            self.life.shutdown.undo()
 
     def _acquired(self, found, mine):
         self._recovery.took_over(found.taken_over, found.at_rest)
@@ -1145,31 +1231,32 @@ class Process:
         for _ in range(ATTEMPTS):
             if node not in self.providers:
                 provider = self._world.provide(node)
-                self.providers[node] = provider.generation, provider.reserved
-            generation, reserved = self.providers[node]
+                self.providers[node] = (
+                    provider.generation, provider.reserved, provider.disabled)
+            generation, *before = self.providers[node]
             pause()
             offered = self._recheck.of(node)
             if offered is recheck.Offer.REFUSED:
                 return False
-            wanted = offered is recheck.Offer.NOTHING
+            # ResourceTracker._sync_compute_service_disabled_trait
+            service = self._world.services[self.host]
+            wanted = [offered is recheck.Offer.NOTHING,
+                      service.disabled or service.closed]
             self._reported[node] = generation
-            if wanted == reserved:
+            if wanted == before:
                 return True
             pause()
-            if self._world.set_reserved(node, wanted, generation):
-                self.providers[node] = generation + 1, wanted
+            if self._world.set_provider(node, *wanted, generation):
+                self.providers[node] = generation + 1, *wanted
                 self._reported[node] = generation + 1
                 return True
             self.providers.pop(node, None)
         return False
 
-    def provider_changes(self):
-        """audit.drift, every ten minutes."""
-        self._due_nodes.note_provider_changes({
-            node for node in self.tracked & self._reported.keys()
-            if self._world.provide(node).generation != self._reported[node]})
-
-    # What nova does besides audits, at a stroke.
+    def generations(self, nodes):
+        """Return those that nova has of its last audits."""
+        return {node: self._reported[node] for node in nodes
+                if node in self._reported}
 
     def lose(self, instance):
         """Take a build from the queue, or lose it."""
@@ -1197,6 +1284,42 @@ class Process:
         instance.host = self.host
         instance.builder = self
         return True
+
+    def adopt(self, instance=None):
+        """Go on with a build that was handed on; begin this one if none is.
+
+        :returns: whether it goes on after it.
+        """
+        if self.dead or not (instance or self._adopting):
+            return False
+        self._adopting = self._go_on(
+            self._adopting or self._greenlet(self._adopt, instance))
+        return self._adopting is not None
+
+    def _adopt(self, instance):
+        """The guard takes the node before nova claims it."""
+        self.arrivals.begin(instance.uuid)
+        if not self.ending:
+            node_moves.adopt(
+                self.auditor, self, self._acquired, self._settings,
+                instance.uuid, instance.node)
+        pause()
+        if instance.sent and self.build(instance) is False:
+            self._world.fail(instance)
+        elif self.arrivals.here(instance.uuid):
+            self.arrivals.end(instance.uuid)
+
+    def finish_adopting(self):
+        """Go on to the end of that. It may wait for the audit or the look."""
+        while self.adopt():
+            if self.auditing:
+                self.step()
+            if self.looking:
+                self.look()
+            if self.polling:
+                self.poll()
+            if self._tending:
+                self.tend()
 
     def reap(self):
         """Tear down what nova has deleted and the driver still lists."""
@@ -1230,6 +1353,21 @@ class Process:
         # What fails is repeated by the timer.
         with contextlib.suppress(LostError):
             self._recovery.sweep(self._look.view)
+
+    def refuse(self):
+        """Go on with the sweep for evacuations, in the same way."""
+        self._refusing = self._go_on(
+            self._refusing or self._greenlet(self._refuse))
+        return self._refusing is not None
+
+    def _refuse(self):
+        with contextlib.suppress(LostError):
+            self.refusals.sweep(self._look.view)
+
+    def rebuild(self, instance):
+        """The guard of an evacuation that comes here: it is refused."""
+        self._workers.append(
+            self._greenlet(self.refusals.refuse, instance.uuid))
 
     def recover(self, index):
         """Go on with bringing an instance to rest until the next pause.

@@ -178,6 +178,7 @@ class Builds(stateful.RuleBasedStateMachine):
         host = HOSTS[index % 3]
         if host not in self.processes:
             self.world.up[host] = True
+            self.world.missing.discard(host)
             self.processes[host] = building.Process(self.world, host)
             if index < 3:
                 self.unfence(index)
@@ -265,6 +266,31 @@ class Builds(stateful.RuleBasedStateMachine):
         queue = HOSTS[index % 3] + (' copies' if index > 2 else '')
         (self.world.nacks.discard if takes else self.world.nacks.add)(queue)
 
+    @stateful.rule(index=which, allows=strategies.booleans())
+    def forbid(self, index, allows):
+        """RabbitMQ lets nobody else read the queue of a host, or does."""
+        change = self.world.forbids.discard if allows else (
+            self.world.forbids.add)
+        change(HOSTS[index % 3])
+
+    @stateful.rule(index=which)
+    def disconnect(self, index):
+        """RabbitMQ closes the connections of a compute service."""
+        if process := self.processes.get(HOSTS[index % 3]):
+            process.disconnect()
+
+    @stateful.rule(index=which)
+    def expire(self, index):
+        """RabbitMQ deletes the empty queue of a dead host."""
+        host = HOSTS[index % 3]
+        if host not in self.processes and not self.world.queues[host]:
+            self.world.missing.add(host)
+
+    @stateful.rule()
+    def hold(self):
+        """Time goes by until nobody may hold a message any longer."""
+        self.world.now += forwarding.HOLDING
+
     @stateful.rule(answers=strategies.booleans())
     def ironic(self, answers):
         """Ironic answers from now on, or does not."""
@@ -302,6 +328,7 @@ class Builds(stateful.RuleBasedStateMachine):
             return
         self.world.ironic_answers = True
         self.world.nacks.clear()
+        self.world.forbids.clear()
         for host, process in list(self.processes.items()):
             if process.ending:
                 self.die(host)

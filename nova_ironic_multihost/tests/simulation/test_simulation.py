@@ -16,6 +16,8 @@ import math
 import os
 import secrets
 import sys
+import threading
+import types
 import unittest
 from unittest import mock
 
@@ -24,13 +26,18 @@ from hypothesis import stateful
 from hypothesis import strategies
 
 from nova_ironic_multihost.engine.audit import audit_state
+from nova_ironic_multihost.engine.base import metrics
 from nova_ironic_multihost.engine.builds.lost_builds import InFlightBuilds
 from nova_ironic_multihost.engine.nodes import peer_poll
 from nova_ironic_multihost.engine.servers import recovery
+from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import ring
 from nova_ironic_multihost.rules import takeover
+from nova_ironic_multihost.tests.simulation import evacuations
 from nova_ironic_multihost.tests.simulation import host as hosts
+from nova_ironic_multihost.tests.simulation import lifecycle
+from nova_ironic_multihost.tests.simulation import threads
 from nova_ironic_multihost.tests.simulation import world as worlds
 
 #: Profile -> number of examples.
@@ -85,7 +92,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         delay=strategies.integers(0, 2),
         limit=strategies.sampled_from([1, 200]),
         started=strategies.sampled_from([True, True, False]),
-        when=strategies.sampled_from(['forced_down', 'forced_down', 'never']),
+        when=strategies.sampled_from(
+            ['forced_down', 'forced_down', 'never', 'down']),
         zones=strategies.one_of(
             strategies.just([]), strategies.lists(
                 strategies.sampled_from([None, 'east', 'west']),
@@ -94,7 +102,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         """Rack the machines; all computes may run already."""
         self.world = worlds.World({
             f'host{index + 1}': zone for index, zone in enumerate(zones)
-            if zone})
+            if zone}, watched=when == 'down')
+        self.world.nova = evacuations.Nova(self.world)
         for _ in range(nodes):
             self.world.machines[self.world.new('node')] = None
         for _ in range(number):
@@ -102,8 +111,11 @@ class Simulation(stateful.RuleBasedStateMachine):
             self.settings[name] = audit_state.Settings(
                 name, points=RING_POINTS,
                 pulls_per_audit=limit, pull_delay_audits=delay,
-                policy=takeover.Policy(when), takeovers_per_audit=limit,
-                heartbeats=Heartbeats(worlds.INTERVAL, worlds.DOWN_TIME))
+                policy=takeover.Policy(when, lifecycle.CERTAIN),
+                takeovers_per_audit=limit,
+                # A takeover by time counts the time between two looks.
+                heartbeats=(liveness.Heartbeats if when == 'down' else
+                            Heartbeats)(worlds.INTERVAL, worlds.DOWN_TIME))
             if started:
                 self._start(name)
                 self._processes[name].finish()
@@ -211,7 +223,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         for _ in range(steps):
             process.step()
         if disabled:
-            self.world.services[other].disable(True)
+            self.world.disable(other, True)
             self._event()
         elif other in self._processes:
             self._processes.pop(other).kill()
@@ -260,11 +272,10 @@ class Simulation(stateful.RuleBasedStateMachine):
         process = self._process(index)
         if not process or not process.serving:
             return
-        service = self.world.services[process.host]
-        service.disable(True)
+        self.world.disable(process.host, True)
         self._event()
         self._audit_all(3)
-        service.disable(False)
+        self.world.disable(process.host, False)
         self._event()
         if early:
             self._boot(node, 1)
@@ -305,35 +316,42 @@ class Simulation(stateful.RuleBasedStateMachine):
             del self._processes[process.host]
             self._event()
 
-    @stateful.rule(index=which, closed=strategies.booleans(),
-                   steps=strategies.integers(0, 20),
+    @stateful.rule(index=which, steps=strategies.integers(0, 20),
                    ticks=strategies.integers(0, 2 * worlds.DOWN_TIME))
-    def stop_politely(self, index, closed, steps, ticks):
+    def stop_politely(self, index, steps, ticks):
         """A compute is told to end, which takes a while; others look."""
         process = self._process(index)
         if process and process.serving and not process.ending:
             for _ in range(steps):
                 process.step()
-            self._write_stop_marker(process, closed)
+            self._write_stop_marker(process)
             for _ in range(ticks):
                 self._wait(1)
                 self._look_all()
 
-    def _write_stop_marker(self, process, closed=True):
-        process.ending = True
-        self.world.services[process.host].say(
-            self.world.new('farewell'), closed)
+    def _write_stop_marker(self, process):
+        """A process is told to end, and says so."""
+        process.end()
+        process.life.threads.go_on(99)
         self._event()
+
+    @stateful.rule(index=which, faults=strategies.lists(
+        strategies.sampled_from(FAULTS), max_size=3))
+    def end(self, index, faults):
+        """A compute is told to end; it may take a while until it says so."""
+        process = self._process(index)
+        if process and process.serving:
+            process.sources.writes.faults = faults
+            process.end()
 
     def _look_all(self):
         for process in self._processes.values():
             if process.serving and not (process.ending or process.frozen):
                 process.finish_look()
 
-    @stateful.rule(index=which, closed=strategies.booleans(),
-                   audits=strategies.integers(0, 2),
+    @stateful.rule(index=which, audits=strategies.integers(0, 2),
                    ticks=strategies.integers(0, worlds.DOWN_TIME - 1))
-    def restart(self, index, closed, audits, ticks):
+    def restart(self, index, audits, ticks):
         """A compute is restarted: no node that it is to have leaves it."""
         process = self._process(index)
         if not process or not process.serving or process.ending:
@@ -353,12 +371,12 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._look_all()
         self._look_all()
         moves = len(self.world.moves)
-        self._write_stop_marker(process, closed)
+        self._write_stop_marker(process)
         for _ in range(ticks):
             self._wait(1)
             self._look_all()
         self._audit_all(audits)
-        self._processes.pop(process.host).kill()
+        process.kill()
         self._start(process.host)
         self._processes[process.host].finish()
         self._look_all()
@@ -373,8 +391,8 @@ class Simulation(stateful.RuleBasedStateMachine):
         """What a process said that was killed arrives now."""
         process = self._process(index)
         if process and process.serving and not process.ending:
-            self.world.services[process.host].say(
-                self.world.new('farewell'), closed=True)
+            service = self.world.services[process.host]
+            service.closed = service.say(self.world.new('farewell'))
             self._event()
 
     @stateful.rule(index=which)
@@ -406,9 +424,43 @@ class Simulation(stateful.RuleBasedStateMachine):
         if process:
             process.muted = True
             self._wait(worlds.NOTICED)
-            self._process(other).finish()
+            if one := self._process(other):
+                one.finish()
             process.muted = False
             self._wait(worlds.INTERVAL)
+
+    @stateful.rule(index=which, listening=strategies.booleans())
+    def deafen(self, index, listening):
+        """A compute reads its queue no more, or does again."""
+        process = self._process(index)
+        if process:
+            process.listening = listening
+
+    @stateful.rule(index=which, steps=strategies.integers(1, 20))
+    def tend(self, index, steps):
+        """A compute looks after placement, whatever else it is at."""
+        process = self._process(index)
+        if process and process.serving and not process.ending:
+            for _ in range(steps):
+                if not process.tend():
+                    break
+
+    @stateful.rule(index=which, dies=strategies.booleans(),
+                   ticks=strategies.integers(
+                       worlds.DOWN_TIME, lifecycle.CERTAIN + worlds.NOTICED))
+    def vanish(self, index, dies, ticks):
+        """A compute with servers is heard no more, and the others look."""
+        self._boot(index, 3)
+        instance = self._at_rest(index)
+        if not instance or instance.host not in self._processes:
+            return
+        if dies:
+            self._processes.pop(instance.host).kill()
+        else:
+            self._processes[instance.host].muted = True
+        for _ in range(ticks):
+            self._wait(1)
+            self._look_all()
 
     @stateful.rule(index=which, ticks=strategies.integers(1, worlds.DOWN_TIME))
     def doze(self, index, ticks):
@@ -436,6 +488,9 @@ class Simulation(stateful.RuleBasedStateMachine):
         """The machine of a compute is paused: both its clocks stand still."""
         process = self._process(index)
         if process:
+            if self.world.watched:
+                # The lease may count on systemd, which is not paused.
+                return
             process.frozen = True
             self._wait(paused)
             process.frozen = False
@@ -500,7 +555,7 @@ class Simulation(stateful.RuleBasedStateMachine):
         """An operator disables a compute service, or enables it."""
         service = self._pick(self.world.services.values(), index)
         if service:
-            service.disable(disabled)
+            self.world.disable(service.host, disabled)
             self._event()
 
     @stateful.rule(index=which, forced_down=strategies.booleans())
@@ -582,6 +637,39 @@ class Simulation(stateful.RuleBasedStateMachine):
                 and not process.frozen and not process.locked
                 and process.build(instance) is False):
             self.world.fail(instance)
+
+    @stateful.rule(index=which, build=which, fenced=strategies.booleans(),
+                   dies=strategies.booleans(),
+                   steps=strategies.integers(1, 30))
+    def hand_on(self, index, build, fenced, dies, steps):
+        """A build that waits for a dead compute is handed on to another."""
+        if dies:
+            self._boot(build, 1)
+        instance = self._pick((
+            instance for instance in self.world.unclaimed()
+            if instance.sent and (
+                dies or instance.cast_to not in self._processes)), build)
+        if not instance:
+            return
+        if dies and (old := self._processes.pop(instance.cast_to, None)):
+            old.kill()
+            self.world.services[instance.cast_to].forced_down = fenced
+            self._event()
+            self._wait(worlds.NOTICED)
+        process = self._process(index)
+        if process and process.serving and instance.sent:
+            instance.cast_to = process.host
+            for _ in range(steps):
+                if not process.adopt(instance):
+                    break
+
+    @stateful.rule(index=which, steps=strategies.integers(1, 30))
+    def adopt(self, index, steps):
+        """A compute goes on with a build that was handed on."""
+        process = self._process(index)
+        for _ in range(steps):
+            if not process or not process.adopt():
+                break
 
     @stateful.rule(index=which)
     def send_again(self, index):
@@ -785,6 +873,58 @@ class Simulation(stateful.RuleBasedStateMachine):
             else:
                 process.finish()
 
+    @stateful.rule(index=which, node=which, kills=strategies.booleans(),
+                   steps=strategies.integers(0, 2),
+                   found=strategies.booleans())
+    def evacuate(self, index, node, kills, steps, found):
+        """A user evacuates a server of a dead host; nova begins with it."""
+        if kills:
+            self._boot(index, 3)
+        world = self.world
+        instance = self._pick((
+            instance for instance in world.instances.values()
+            if instance.host and not (instance.deleted or instance.building)
+            and takeover.before_mark(instance.task) is None
+            and (kills or not world.up(instance.host))), index)
+        if not instance:
+            return
+        if world.up(instance.host):
+            if process := self._processes.get(instance.host):
+                process.kill()
+                del self._processes[instance.host]
+            world.services[instance.host].forced_down = True
+            self._event()
+        world.nova.evacuate(instance)
+        for _ in range(steps):
+            self._evacuate_on(world.nova.all[-1], node, found)
+
+    @stateful.rule(index=which, node=which, found=strategies.booleans())
+    def evacuate_on(self, index, node, found):
+        """nova's conductor goes on, or a host gets the rebuild."""
+        one = self._pick((
+            one for one in self.world.nova.all
+            if one.conductor or one.cast_to), index)
+        if one:
+            self._evacuate_on(one, node, found)
+
+    def _evacuate_on(self, one, node, found):
+        if one.conductor:
+            self.world.nova.schedule(
+                one, self._pick(self.world.offered(), node) if found else None)
+        elif one.cast_to and (process := self._processes.get(one.cast_to)):
+            if process.serving and not process.frozen:
+                one.cast_to = None
+                process.rebuild(one.instance)
+
+    @stateful.rule(index=which, steps=strategies.integers(1, 15))
+    def refuse(self, index, steps):
+        """A compute looks for evacuations that nobody has refused."""
+        process = self._process(index)
+        if process and process.serving:
+            for _ in range(steps):
+                if not process.refuse():
+                    break
+
     @stateful.rule(index=which)
     def delete_locally(self, index):
         """A compute dies, and a server of its is deleted without it."""
@@ -897,6 +1037,17 @@ class Simulation(stateful.RuleBasedStateMachine):
     # at all times
 
     @stateful.invariant()
+    def health_is_true(self):
+        """Who hangs is unhealthy, and nobody else."""
+        self._check_health()
+
+    def _check_health(self):
+        wrong = [error for process in self._processes.values()
+                 if process.serving and not process.frozen
+                 and (error := process.life.judge())]
+        assert not wrong, wrong
+
+    @stateful.invariant()
     def nothing_is_broken(self):
         """The product goes on after what its questions and writes raise."""
         if self.world.broken:
@@ -919,7 +1070,12 @@ class Simulation(stateful.RuleBasedStateMachine):
         torn_down = self.world.leaked() or any(
             instance.task for instance in self.world.instances.values()
             if not instance.deleted)
-        for _ in range(self._audits_to_settle() + bool(torn_down)):
+        if self.world.watched:
+            for _ in range(lifecycle.CERTAIN + worlds.NOTICED):
+                self._wait(1)
+                self._look_all()
+        for _ in range(self._audits_to_settle() + bool(torn_down) + (
+                self.world.watched and len(self.world.instances))):
             self._round()
         expected = {node: self._expected(node)
                     for node in self.world.machines}
@@ -940,11 +1096,13 @@ class Simulation(stateful.RuleBasedStateMachine):
             self._wait(1)
             self._sweep_all()
         self.nothing_is_broken()
+        self._check_health()
         self._check_leaks()
+        self._check_evacuations()
         self._check_offers()
         self._check_orphans()
 
-    def _recover(self):
+    def _end_outages(self):
         self.mend()
         self._map_hosts()
         for process in self._processes.values():
@@ -957,13 +1115,22 @@ class Simulation(stateful.RuleBasedStateMachine):
         self.world.writable, self.world.ahead = True, 0
         while self.world.late:
             self.world.arrive()
+        for one in self.world.nova.all:
+            if one.conductor:
+                self._evacuate_on(one, 0, False)
+
+    def _recover(self):
+        self._end_outages()
         self._end_all()
         for process in self._processes.values():
+            process.listening = True
             if process.auditing:
                 process.finish()
             if process.looking:
                 process.finish_look()
             process.finish_poll()
+            process.finish_tending(begin=False)
+            process.finish_adopting()
         for process in self._processes.values():
             if not process.serving:
                 process.finish()
@@ -992,7 +1159,9 @@ class Simulation(stateful.RuleBasedStateMachine):
         self._wait(1)
         self._sweep_all()
         for process in self._processes.values():
-            process.provider_changes()
+            if self.world.watched:
+                process.finish_look()
+            process.finish_tending()
             process.finish()
             self._carry_out(process, len(self.world.operations))
             process.reap()
@@ -1001,6 +1170,8 @@ class Simulation(stateful.RuleBasedStateMachine):
     def _sweep_all(self):
         for process in self._processes.values():
             while process.sweep():
+                pass
+            while process.refuse():
                 pass
             if process.serving and not process.frozen:
                 for _ in range(MISSES):
@@ -1065,6 +1236,22 @@ class Simulation(stateful.RuleBasedStateMachine):
                  or self._expected(node) & self._members()]
         assert not stuck, f'G5: {stuck} are leaked for ever'
 
+    def _check_evacuations(self):
+        """Raise if one has left anything, and a host could undo that."""
+        if not self._members():
+            return
+        for one in self.world.nova.all:
+            instance = one.instance
+            allocated = [node for node, provider
+                         in self.world.providers.items()
+                         if provider.consumer == instance.uuid]
+            if self.world.owner(instance.node) is None:
+                continue
+            assert one.status == 'failed' and (instance.deleted or (
+                allocated in ([], [instance.node])
+                and instance.task != evacuation.TASK
+                and not instance.error)), f'{one}, and {allocated}'
+
     def _check_orphans(self):
         """Raise if a live host could have an instance, or it is stuck."""
         world = self.world
@@ -1103,8 +1290,14 @@ class Simulation(stateful.RuleBasedStateMachine):
             provider = self.world.providers.get(node)
             if (self.world.owner(node) in self._members()
                     and instance is None
-                    and (provider is None or provider.reserved)):
+                    and (provider is None or provider.reserved
+                         or provider.disabled)):
                 raise AssertionError(f'nobody offers {node}, which is free')
+            service = self.world.services.get(self.world.owner(node))
+            if (provider and service and service.host in self._processes
+                    and self.world.up(service.host) and service.disabled
+                    and not provider.disabled):
+                raise AssertionError(f'{node} of a disabled host is offered')
 
 
 class SimulationTest(unittest.TestCase):
@@ -1119,6 +1312,10 @@ class SimulationTest(unittest.TestCase):
         few = mock.patch.object(peer_poll, 'BATCH', 2)
         few.start()
         self.addCleanup(few.stop)
+        here = mock.patch.object(metrics, 'threading', types.SimpleNamespace(
+            Lock=threading.Lock, get_ident=threads.get_ident))
+        here.start()
+        self.addCleanup(here.stop)
 
     def test_promises(self):
         print(f'Simulation: {EXAMPLES[PROFILE]} examples; '
@@ -1130,6 +1327,73 @@ class SimulationTest(unittest.TestCase):
                 max_examples=EXAMPLES[PROFILE], stateful_step_count=50,
                 deadline=None, database=None, print_blob=False,
                 suppress_health_check=list(hypothesis.HealthCheck)))
+
+    def test_host_that_is_cut_off(self):
+        """systemd kills it, and another takes over its server after that."""
+        state = Simulation()
+        state.begin(number=4, nodes=4, delay=0, limit=200, started=True,
+                    when='down', zones=[])
+        state.vanish(index=0, dies=False, ticks=lifecycle.CERTAIN + 20)
+        instance = state.world.instances['instance1']
+        self.assertNotIn(instance.cast_to, state._processes)
+        self.assertIn(instance.host, state._processes)
+        state.teardown()
+
+    def test_evacuation_that_no_host_gets(self):
+        state = Simulation()
+        state.begin(number=3, nodes=4, delay=0, limit=200, started=True,
+                    when='forced_down', zones=[])
+        state.evacuate(index=0, node=0, kills=True, steps=1, found=True)
+        one, = state.world.nova.all
+        self.assertEqual('accepted', one.status)
+        one.cast_to = None
+        state.teardown()
+        self.assertEqual('failed', one.status)
+        self.assertIn(one.instance.host, state._processes)
+
+    def test_build_that_is_handed_on(self):
+        """Its node comes to the host that it is handed on to."""
+        state = Simulation()
+        state.begin(number=3, nodes=4, delay=0, limit=200, started=True,
+                    when='forced_down', zones=[])
+        state.audit_all(rounds=2)
+        state.hand_on(index=1, build=0, fenced=True, dies=True, steps=99)
+        instance = state.world.instances['instance1']
+        self.assertIn(instance.host, state._processes)
+        self.assertEqual(instance.host, state.world.owner(instance.node))
+        state.teardown()
+
+    def test_ironic_that_answers_some_questions(self):
+        for question in ('page', 'newest', 'node', 'touched', 'total'):
+            with self.subTest(question=question):
+                state = Simulation()
+                state.begin(number=2, nodes=6, delay=0, limit=200,
+                            started=True, when='forced_down', zones=[])
+                for process in state._processes.values():
+                    process.sources.refused = frozenset({question})
+                state.remove(index=0)
+                state.enroll()
+                for index in range(3):
+                    state.boot(index=index, steps=3)
+                    state.audit_all(rounds=1)
+                    state.poll(index=index, steps=20)
+                    state.look(index=index, steps=40)
+                for process in state._processes.values():
+                    process.sources.refused = frozenset()
+                state.teardown()
+
+    def test_host_that_hangs(self):
+        state = Simulation()
+        state.begin(number=1, nodes=1, delay=0, limit=1, started=True,
+                    when='never', zones=[])
+        process = state._processes['host1']
+        process.finish_look()
+        for _ in range(lifecycle.LIMIT + 1):
+            self.assertTrue(process.life.probe.verdict().well)
+            state.wait(ticks=1)
+            process.finish()
+        self.assertIn('no peer poll', process.life.probe.verdict().why)
+        state.teardown()
 
     def test_host_that_cannot_write_in_two_outages(self):
         """Another one could, between them and after them.
@@ -1184,7 +1448,7 @@ class SimulationTest(unittest.TestCase):
         state.join(audits=0, early=False, index=0, node=0, steps=0)
         state.leave(disabled=False, gone=1, index=0, steps=0)
         state.unfence(index=0, looks=False, steps=0)
-        state.restart(audits=0, closed=False, index=3, ticks=0)
+        state.restart(audits=0, index=3, ticks=0)
         state.join(audits=1, early=False, index=0, node=0, steps=0)
         state.wait(ticks=1)
         state.lag(index=3, lag=2)
@@ -1230,7 +1494,7 @@ class SimulationTest(unittest.TestCase):
                 state.go_on(index=0, steps=5)
                 state.fence(forced_down=True, index=2)
                 state.disable(disabled=False, index=0)
-                state.stop_politely(closed=False, index=0, steps=13, ticks=0)
+                state.stop_politely(index=0, steps=17, ticks=0)
                 self.assertTrue(any(
                     takeover.is_mark(instance.task)
                     for instance in state.world.instances.values()))
@@ -1272,7 +1536,7 @@ class SimulationTest(unittest.TestCase):
         state.die_and_be_fenced(
             back=False, builds=False, faults=['later', 'dropped', 'later'],
             index=6, operate=False, order=[(0, 1), (0, 1)], servers=1)
-        state.restart(audits=0, closed=False, index=0, ticks=0)
+        state.restart(audits=0, index=0, ticks=0)
         self.assertEqual(2, len(state.world.late))
         state.teardown()
 
@@ -1301,8 +1565,8 @@ class SimulationTest(unittest.TestCase):
         state = Simulation()
         state.begin(number=6, limit=1, started=True, zones=[],
                     when='forced_down', delay=0, nodes=5)
-        state.stop_politely(closed=False, index=0, steps=0, ticks=9)
-        state.restart(audits=0, closed=True, index=2, ticks=0)
+        state.stop_politely(index=0, steps=0, ticks=9)
+        state.restart(audits=0, index=2, ticks=0)
         state.unfence(index=4, looks=True, steps=0)
         state.remove(index=0)
         state.die_and_be_fenced(
@@ -1408,7 +1672,7 @@ class SimulationTest(unittest.TestCase):
         state.enroll()
         state.step_conductor(ahead=0, index=7, ticks=6)
         state.thaw(index=0)
-        state.stop_politely(closed=False, index=7, steps=19, ticks=0)
+        state.stop_politely(index=7, steps=17, ticks=0)
         self.assertTrue(state.world.providers['node4'].reserved)
         state.teardown()
 
@@ -1481,7 +1745,7 @@ class SimulationTest(unittest.TestCase):
         state = Simulation()
         state.begin(number=2, nodes=1, delay=0, limit=1, started=True,
                     zones=[], when='forced_down')
-        state.restart(audits=1, closed=True, index=1, ticks=0)
+        state.restart(audits=1, index=1, ticks=0)
         state.teardown()
 
     def test_look_before_an_audit_has_read_the_records(self):
@@ -1551,7 +1815,7 @@ class SimulationTest(unittest.TestCase):
         for _ in range(7):
             state.arrive()
         state.disable(disabled=True, index=4)
-        state.restart(audits=1, closed=True, index=5, ticks=1)
+        state.restart(audits=1, index=5, ticks=1)
         state.teardown()
 
     def test_record_that_hosts_of_two_zones_create_at_once(self):
@@ -1634,7 +1898,7 @@ class SimulationTest(unittest.TestCase):
         state = Simulation()
         state.begin(number=2, nodes=5, started=True, zones=[], limit=1,
                     when='forced_down', delay=0)
-        state.restart(audits=0, closed=False, index=0, ticks=0)
+        state.restart(audits=0, index=0, ticks=0)
         state.join(audits=0, early=False, index=0, node=0, steps=15)
         state.leave(disabled=True, gone=0, index=0, steps=3)
         state.teardown()

@@ -15,6 +15,7 @@ import collections
 import dataclasses
 import datetime
 
+from nova_ironic_multihost.rules import evacuation
 from nova_ironic_multihost.rules.model import InstanceState
 from nova_ironic_multihost.rules import ownership
 from nova_ironic_multihost.rules import peers
@@ -63,14 +64,18 @@ class Service:
     stop_marker: str = ''
     closed: bool = False
 
-    def say(self, stop_marker, closed):
+    def say(self, stop_marker):
         """adapters.nova_facts.ServiceRecord."""
-        if not (self.disabled or self.forced_down):
-            self.stop_marker, self.closed = stop_marker, closed
+        if self.disabled or self.forced_down:
+            return False
+        self.stop_marker, self.closed = stop_marker, False
+        return True
 
     def take_back(self):
         """The same."""
+        said = bool(self.stop_marker)
         self.stop_marker, self.closed = '', False
+        return said
 
     def disable(self, disabled):
         """What nova's API does; it writes the reason, too."""
@@ -93,11 +98,13 @@ class Provider:
     """A resource provider of placement with one unit of inventory.
 
     :ivar consumer: uuid of the instance that has its allocation, or None.
+    :ivar disabled: it has the trait COMPUTE_STATUS_DISABLED.
     """
 
     reserved: bool = False
     consumer: str | None = None
     generation: int = 0
+    disabled: bool = False
 
 
 @dataclasses.dataclass
@@ -110,6 +117,7 @@ class Instance:
     :ivar building: its build has neither ended nor failed.
     :ivar deleted: its row is deleted, or its build is tried elsewhere.
     :ivar task: nova's task_state: what it is in the middle of, or None.
+    :ivar error: nova's conductor found no other node to evacuate it to.
     """
 
     uuid: str
@@ -119,6 +127,7 @@ class Instance:
     building: bool = True
     deleted: bool = False
     task: str | None = None
+    error: bool = False
     sent: int = 1
     builder: object = dataclasses.field(default=None, repr=False)
 
@@ -127,7 +136,8 @@ class Instance:
         """What an audit reads of it."""
         return InstanceState(
             self.host, self.deleted, self.node if self.host else None,
-            'building' if self.building else 'active', self.task)
+            'building' if self.building else
+            'error' if self.error else 'active', self.task)
 
 
 @dataclasses.dataclass
@@ -151,6 +161,8 @@ class State:
     recorded: bool
     stop_marker: str = ''
     closed: bool = False
+    #: Where systemd watches.
+    running: bool = False
     stamp: int = dataclasses.field(default=0, compare=False)
 
     @property
@@ -174,6 +186,7 @@ class World:
     """All that is shared.
 
     :param zones: host -> its explicit availability zone.
+    :param watched: systemd kills a host whose lease has run out.
     :ivar aggregates: nova's host aggregates, one for each zone.
     :ivar services: host -> :class:`Service`.
     :ivar rows: node uuid -> :class:`Row`.
@@ -197,8 +210,9 @@ class World:
         last, and not any more when they were made.
     """
 
-    def __init__(self, zones=None):
+    def __init__(self, zones=None, watched=False):
         self.zones = zones or {}
+        self.watched = watched
         self.aggregates = tuple(
             peers.Aggregate(zone, frozenset(
                 host for host, its in self.zones.items() if its == zone), zone)
@@ -210,6 +224,7 @@ class World:
         self.providers = {}
         self.machines = {}
         self.instances = {}
+        self.nova = None
         self.processes = {}
         self.operations = []
         self.late = []
@@ -298,7 +313,9 @@ class World:
         recorded = {row.host for row in self.live_rows()}
         return {host: State(self.up(host), service.disabled,
                             service.forced_down, host in recorded,
-                            service.stop_marker, service.closed, service.stamp)
+                            service.stop_marker, service.closed,
+                            self.watched and host in self.processes,
+                            service.stamp)
                 for host, service in self.services.items()}
 
     def note(self):
@@ -324,6 +341,30 @@ class World:
         if believed != self._believed or len(set(believed.values())) > 1:
             self._believed = believed
             self.disturbed = self.moment
+
+    def disable(self, host, disabled):
+        """An operator disables a compute service, or enables it."""
+        self.services[host].disable(disabled)
+        if process := self.processes.get(host):
+            process.switched()
+
+    def close(self, service, words, asked):
+        """A host that ends disables itself, if it has still said these words.
+
+        :param asked: number of the states that it has read before.
+        """
+        if service.stop_marker != words:
+            return False
+        zone = self.zones.get(service.host)
+        if not (self._arriving or self.clocks[service.host] or any(
+                state.member and not state.closed
+                for states in self.history[asked:]
+                for host, state in states.items()
+                if host != service.host and self.zones.get(host) == zone)):
+            self.breach(f'{service.host} is closed, and nobody builds in its '
+                        'zone')
+        service.closed = True
+        return True
 
     @property
     def version(self):
@@ -518,9 +559,15 @@ class World:
     def set_reserved(self, node, reserved, generation):
         """Change an inventory; False when the generation is another."""
         provider = self.providers.get(node)
+        return provider is not None and self.set_provider(
+            node, reserved, provider.disabled, generation)
+
+    def set_provider(self, node, reserved, disabled, generation):
+        """Change both; the same."""
+        provider = self.providers.get(node)
         if provider is None or provider.generation != generation:
             return False
-        provider.reserved = reserved
+        provider.reserved, provider.disabled = reserved, disabled
         provider.generation += 1
         return True
 
@@ -533,10 +580,10 @@ class World:
         provider.generation += 1
         return True
 
-    def deallocate(self, consumer):
-        """Free what an instance has allocated."""
-        for provider in self.providers.values():
-            if provider.consumer == consumer:
+    def deallocate(self, consumer, node=None):
+        """Free what an instance has allocated, all or one node."""
+        for uuid, provider in self.providers.items():
+            if provider.consumer == consumer and node in (None, uuid):
                 provider.consumer = None
                 provider.generation += 1
 
@@ -562,7 +609,8 @@ class World:
 
     @staticmethod
     def _recheck(provider):
-        return provider and not (provider.reserved or provider.consumer)
+        return provider and not (
+            provider.reserved or provider.consumer or provider.disabled)
 
     def schedule(self, node):
         """Choose a node for a new instance; nothing is allocated yet.
@@ -624,9 +672,11 @@ class World:
         if instance.deleted or seen not in (
                 (now.vm_state, now.task_state), (None, now.task_state)):
             return False
-        if task is None and takeover.before_mark(now.task_state):
+        if task is None and takeover.before_mark(now.task_state) not in (
+                None, evacuation.TASK):
             self.breach(f'G6: nobody does what {instance} was asked for')
         instance.building = vm_state == 'building'
+        instance.error = vm_state == 'error'
         instance.task = task
         return True
 
@@ -665,7 +715,8 @@ class World:
     def _judge_takeover(self, instance, host, asked):
         taker = self.processes[host]
         seen = [states.get(instance.host) for states in self.history[asked:]]
-        if not any(state is None or state.forced_down for state in seen):
+        if not any(state is None or state.forced_down
+                   or self.watched and not state.running for state in seen):
             self.breach(f'G6: {host} took {instance} of a host that nobody '
                         'has declared dead')
         # A build ends in ERROR then, a delete is done, wherever that is.

@@ -102,6 +102,12 @@ what to do). Ctrl-C ends the waiting, and nothing else.
             f'{service.host} is disabled: no build is sent to it, and others '
             'take its free nodes' if body else
             f'{service.host} is disabled already, {base.with_reason(service)}')
+        if not all(one.reached for one in known):
+            self.say('Whether another compute service of bare metal is '
+                     'enabled and up is not known: nova does not reach each '
+                     'cell. If there is none, nobody takes the nodes, and '
+                     f'builds end in ERROR: "undrain {service.host}" undoes '
+                     'it')
         if not service.up:
             self.say(f'{service.host} is down: others take over its servers '
                      'when it is fenced, not when it is drained')

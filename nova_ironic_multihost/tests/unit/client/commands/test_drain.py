@@ -108,7 +108,9 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.cloud.services += [clouds.service('far')]
         self.cloud.away = {'far'}
         # West may have virtual machines only: nova is not asked.
-        self.drain('east')
+        out, _ = self.drain('east')
+        self.assertIn('Whether another compute service of bare metal', out)
+        self.assertIn('"undrain east" undoes it', out)
         self.assertNotIn('/servers/detail', self.cloud.asked)
         self.assertEqual(
             ('disabled', drain.REASON),

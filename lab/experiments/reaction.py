@@ -72,6 +72,9 @@ def run(bench, intervals, without):
         figures[f'every_{interval}_s'] = _kill_one(bench, interval, without)
     bench.note('the computes restart with their own interval')
     bench.computes.restart(bench.computes.names())
+    # Nodes may be where the ring wants them while only a part is back.
+    for name in bench.computes.names():
+        bench.await_up(name)
     figures['quiet'] = bench.await_quiet()
     return figures
 

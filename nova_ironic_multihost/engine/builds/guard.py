@@ -361,7 +361,6 @@ class OperationGuard:
     @contextlib.contextmanager
     def _noted(self, uuid):
         self._at_work.append(uuid)
-        self._unfinished.discard(uuid)
         try:
             yield
         except Exception:

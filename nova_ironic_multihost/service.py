@@ -174,12 +174,11 @@ class DriverService:
                 lambda: self.peer_poller.listen(settings.read()), period)},
             'recovery': {'recovery': (
                 lambda: self.recovery.sweep(self.peer_poller.view), period)},
-            # Ironic and the conductor; placement if an evacuation is refused.
-            'ironic': {
-                'ironic_changes': (self.nodes.poll_ironic, period),
-                'evacuation_refusals': (
-                    self._refuse_evacuations, lambda: 6 * period()),
-            },
+            # Ironic and the conductor.
+            'ironic': {'ironic_changes': (self.nodes.poll_ironic, period)},
+            # The conductor; placement and Ironic for each that is refused.
+            'evacuations': {'evacuation_refusals': (
+                self._refuse_evacuations, lambda: 6 * period())},
             # placement, the conductor, and nova's lock of claims; Ironic for
             # a node that the mirror has no fields of.
             'background_audit': {'background_audit': (

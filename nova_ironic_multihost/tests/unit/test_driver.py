@@ -878,7 +878,7 @@ class LookTestCase(DriverTestCase):
     def test_tasks_that_may_wait_for_other_services_have_other_threads(self):
         self.assertEqual([
             {'peer_poll'}, {'heartbeats'}, {'recovery'},
-            {'ironic_changes', 'evacuation_refusals'},
+            {'ironic_changes'}, {'evacuation_refusals'},
             {'background_audit'},
             {'provider_changes', 'in_flight'},
             {'backups', 'queue_forwarder'},

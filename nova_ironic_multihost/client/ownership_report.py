@@ -16,7 +16,6 @@ like one until the node has moved or its server is deleted.
 
 import collections
 import dataclasses
-import functools
 import typing
 
 from nova_ironic_multihost.client import cloud_state
@@ -63,57 +62,34 @@ def _words(kind: Kind) -> str:
     return ', '.join(words + ([f'shard {shard}'] if shard else []))
 
 
-@dataclasses.dataclass(frozen=True)
-class NodeShares:
-    """All partitions; a partition with all hosts also has all nodes."""
-
-    found: tuple[NodeShare, ...]
-
-    @classmethod
-    def of(cls, seen: cloud_state.CloudState) -> 'NodeShares':
-        """Derive the partitions from the records."""
-        owners = collections.defaultdict[Kind, collections.Counter[HostKey]](
-            collections.Counter)
-        for record in seen.records:
-            if record.node in seen.node_of:
-                owners[_kind(seen.node_of[record.node])][record.owner] += 1
-        found: list[NodeShare] = []
-        for kind, counts in sorted(owners.items()):
-            hosts = frozenset(counts)
-            hosts = hosts & seen.up_hosts or hosts
-            shared = [part for part in found if part.hosts & hosts]
-            found = [part for part in found if part not in shared]
-            found.append(NodeShare(
-                hosts.union(*(part.hosts for part in shared)),
-                frozenset({kind}).union(*(part.kinds for part in shared))))
-        every = frozenset(seen.service_of).union(*owners.values())
-        if len(found) < 2:
-            return cls((NodeShare(
-                every, frozenset(map(_kind, seen.nodes)), whole=True),))
-        # A host that is down goes to the partition of most of its nodes.
-        most = {host: max(owners, key=lambda kind: owners[kind][host])
-                for host in every.difference(*(part.hosts for part in found))
-                if any(counts[host] for counts in owners.values())}
-        return cls(tuple(
-            dataclasses.replace(part, hosts=part.hosts.union(
-                host for host, kind in most.items() if kind in part.kinds))
-            for part in found))
-
-    @functools.cached_property
-    def _of_host(self) -> dict[HostKey, NodeShare]:
-        return {host: part for part in self.found for host in part.hosts}
-
-    @functools.cached_property
-    def _of_kind(self) -> dict[Kind, NodeShare]:
-        return {kind: part for part in self.found for kind in part.kinds}
-
-    def of_host(self, host: HostKey) -> NodeShare | None:
-        """Return the partition of a host, None if it is not known."""
-        return self._of_host.get(host)
-
-    def of_node(self, node: cloud_state.Node) -> NodeShare | None:
-        """Return the partition of a node, None if no host serves it."""
-        return self._of_kind.get(_kind(node))
+def partitions(seen: cloud_state.CloudState) -> tuple[NodeShare, ...]:
+    """Derive all partitions from the records."""
+    owners = collections.defaultdict[Kind, collections.Counter[HostKey]](
+        collections.Counter)
+    for record in seen.records:
+        if record.node in seen.node_of:
+            owners[_kind(seen.node_of[record.node])][record.owner] += 1
+    found: list[NodeShare] = []
+    for kind, counts in sorted(owners.items()):
+        hosts = frozenset(counts)
+        hosts = hosts & seen.up_hosts or hosts
+        shared = [part for part in found if part.hosts & hosts]
+        found = [part for part in found if part not in shared]
+        found.append(NodeShare(
+            hosts.union(*(part.hosts for part in shared)),
+            frozenset({kind}).union(*(part.kinds for part in shared))))
+    every = frozenset(seen.service_of).union(*owners.values())
+    if len(found) < 2:
+        return (NodeShare(
+            every, frozenset(map(_kind, seen.nodes)), whole=True),)
+    # A host that is down goes to the partition of most of its nodes.
+    most = {host: max(owners, key=lambda kind: owners[kind][host])
+            for host in every.difference(*(part.hosts for part in found))
+            if any(counts[host] for counts in owners.values())}
+    return tuple(
+        dataclasses.replace(part, hosts=part.hosts.union(
+            host for host, kind in most.items() if kind in part.kinds))
+        for part in found)
 
 
 def _kind(node: cloud_state.Node) -> Kind:
@@ -171,15 +147,20 @@ def _rule(reason: Reason) -> str:
 class OwnershipReport:
     """Decides about nodes as each compute service would.
 
-    :param partitions: None for those of ``seen``.
+    :param shares: the partitions; None for those of ``seen``.
+    :ivar partition_of: host -> its partition, if that is known.
     """
 
     def __init__(self, seen: cloud_state.CloudState,
                  settings: SharedSettings,
-                 partitions: NodeShares | None = None) -> None:
+                 shares: tuple[NodeShare, ...] | None = None) -> None:
         self.seen = seen
         self.settings = settings
-        self.partitions = partitions or NodeShares.of(seen)
+        self.partitions = shares or partitions(seen)
+        self.partition_of = {
+            host: part for part in self.partitions for host in part.hosts}
+        self._of_kind = {
+            kind: part for part in self.partitions for kind in part.kinds}
         # As the driver has them: a stop marker disables nothing.
         self._services = [dataclasses.replace(
             one, disabled=one.disabled and not one.stop_marker)
@@ -191,6 +172,10 @@ class OwnershipReport:
         self._preferences: dict[NodeShare, ring.Preferences] = {}
         self._facts: dict[HostKey, model.Facts] = {}
         self._records = {record.node: record for record in seen.records}
+
+    def partition_of_node(self, node: cloud_state.Node) -> NodeShare | None:
+        """Return the partition of a node, None if no host serves it."""
+        return self._of_kind.get(_kind(node))
 
     def _view(self, host: HostKey, part: NodeShare) -> peers.View:
         """Return the compute services as ``host`` sees them."""
@@ -214,7 +199,7 @@ class OwnershipReport:
 
         :param used: it has a server of this host.
         """
-        part = self.partitions.of_node(self.seen.node_of[node])
+        part = self.partition_of_node(self.seen.node_of[node])
         if part is None:
             return None
         preferences = self.preferences(part)
@@ -251,7 +236,7 @@ class OwnershipReport:
         elif why is None:
             ahead = ('nobody can take it: start or enable a compute service '
                      'of its partition and zone'
-                     if self.partitions.of_node(node) else
+                     if self.partition_of_node(node) else
                      'not known: nobody owns a node of its group and shard')
         return NodeReport(node, owner, preferred, why, decider, following,
                           ahead)
@@ -270,7 +255,7 @@ class OwnershipReport:
     def _facts_of(self, host: HostKey) -> model.Facts:
         """Return the facts by which a host decides about any node."""
         # A host that owns no node may have a server on one.
-        part = self.partitions.of_host(host) or self.partitions.found[0]
+        part = self.partition_of.get(host) or self.partitions[0]
         view = self._view(host, part)
         return model.Facts(
             nodes={},

@@ -125,7 +125,7 @@ def rows(report: ownership_report.OwnershipReport
     found = []
     for host, name in seen.names.items():
         service = seen.service_of.get(host)
-        part = report.partitions.of_host(host)
+        part = report.partition_of.get(host)
         free, used, leaked = (
             sum(counts[host, usage] for usage in usages) for usages in (
                 [cloud_state.Usage.FREE], [cloud_state.Usage.USED],
@@ -152,9 +152,9 @@ def _average_free(report: ownership_report.OwnershipReport
     """Return member -> average number of free nodes of its ring's members."""
     seen = report.seen
     free = collections.Counter(
-        report.partitions.of_node(node) for node in seen.nodes
+        report.partition_of_node(node) for node in seen.nodes
         if seen.usage(node) is cloud_state.Usage.FREE)
     return {host: free[part] / len(members)
-            for part in report.partitions.found
+            for part in report.partitions
             for members in [report.preferences(part).members]
             for host in members}

@@ -160,7 +160,7 @@ def _fields(report, node_report, built=None):
     owner = seen.names.get(node_report.owner, '')
     instance = seen.instance_of.get(node.instance_uuid or '')
     came, since = _came(node_report, built)
-    part = report.partitions.of_node(node)
+    part = report.partition_of_node(node)
     provider = seen.provider_of.get(node.uuid)
     return {
         'uuid': node.uuid,

@@ -139,7 +139,7 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
                 f'nova has no compute service {host} that could be removed. '
                 'Look at "nova-ironic-multihost list".')
     # The nodes of removed hosts do not define a partition.
-    shares = ownership_report.NodeShares.of(seen.with_down(removed))
+    shares = ownership_report.partitions(seen.with_down(removed))
     joined = _partition(shares, partition) if add else None
     before = ownership_report.OwnershipReport(seen, report.settings, shares)
     after = ownership_report.OwnershipReport(
@@ -151,9 +151,9 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
                 *map(cloud_state.Service, added.values())),
             zones={**seen.zones, **(
                 dict.fromkeys(added, zone) if zone else {})}),
-        report.settings, ownership_report.NodeShares(tuple(
+        report.settings, tuple(
             dataclasses.replace(part, hosts=part.hosts.union(added))
-            if part is joined else part for part in shares.found)))
+            if part is joined else part for part in shares))
     moves = collections.defaultdict[tuple[str, str], collections.Counter[bool]
                                     ](collections.Counter)
     free = _members(before), _members(after)
@@ -174,13 +174,13 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
                     len(seen.nodes), anyway, *free)
 
 
-def _partition(shares: ownership_report.NodeShares, label: str | None
-               ) -> ownership_report.NodeShare:
+def _partition(shares: tuple[ownership_report.NodeShare, ...],
+               label: str | None) -> ownership_report.NodeShare:
     """Return the partition of the added hosts."""
-    found = {part.label: part for part in shares.found}
+    found = {part.label: part for part in shares}
     labels = ', '.join(f'"{label}"' for label in sorted(found))
     if label is None and len(found) == 1:
-        return shares.found[0]
+        return shares[0]
     if label is None:
         raise base.Refused(f'The nodes are shared in {len(found)} partitions. '
                            f'Say --partition with one of {labels}.')
@@ -193,7 +193,7 @@ def _partition(shares: ownership_report.NodeShares, label: str | None
 def _members(report: ownership_report.OwnershipReport
              ) -> dict[HostKey, int]:
     """Return {member: 0} of all rings."""
-    return {host: 0 for part in report.partitions.found
+    return {host: 0 for part in report.partitions
             for host in report.preferences(part).members}
 
 

@@ -16,21 +16,27 @@ def grouped(*kinds):
         for node, (group, shard) in zip(seen.nodes, kinds)))
 
 
+def report(seen):
+    """The report of this state."""
+    return ownership_report.OwnershipReport(
+        seen, ownership_report.SharedSettings(64))
+
+
 class PartitionsTestCase(base.BaseTestCase):
 
     def labels(self, seen):
-        found = ownership_report.NodeShares.of(seen)
-        return {host: part.label if (part := found.of_host(host)) else None
+        found = report(seen).partition_of
+        return {host: found[host].label if host in found else None
                 for host in (*views.HOSTS, 'new')}
 
     def test_all_share_all(self):
         seen = views.consistent()
-        found = ownership_report.NodeShares.of(seen)
         self.assertEqual({'compute-1': 'all', 'compute-2': 'all',
                           'compute-3': 'all', 'new': None},
                          self.labels(seen))
-        self.assertEqual({'all'}, {found.of_node(node).label
-                                   for node in seen.nodes})
+        self.assertEqual({'all'}, {
+            report(seen).partition_of_node(node).label
+            for node in seen.nodes})
 
     def test_who_owns_nothing_shares_with_the_only_ones(self):
         seen = views.without(views.without(
@@ -43,8 +49,8 @@ class PartitionsTestCase(base.BaseTestCase):
         self.assertEqual(
             {'compute-1': 'group a', 'compute-2': 'shard x',
              'compute-3': 'default group', 'new': None}, self.labels(seen))
-        shares = ownership_report.NodeShares.of(seen)
-        self.assertEqual('shard x', shares.of_node(seen.nodes[4]).label)
+        self.assertEqual('shard x', report(seen).partition_of_node(
+            seen.nodes[4]).label)
 
     def test_who_owns_nothing_is_not_known_among_several(self):
         seen = grouped(('a', ''), ('b', ''), ('b', 'x'),
@@ -55,8 +61,7 @@ class PartitionsTestCase(base.BaseTestCase):
              'compute-3': 'group b, shard x', 'new': None},
             self.labels(seen))
         # Nobody owns one like this.
-        self.assertIsNone(ownership_report.NodeShares.of(seen).of_node(
-            seen.nodes[1]))
+        self.assertIsNone(report(seen).partition_of_node(seen.nodes[1]))
 
     def test_what_a_dead_one_owns_tells_nothing_if_a_live_one_does(self):
         kinds = [('a', ''), ('b', ''), ('c', ''),

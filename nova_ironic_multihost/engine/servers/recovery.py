@@ -79,7 +79,8 @@ class Recovery:
         self._backoffs: dict[str, backoff.Backoff] = {}
         #: Whether the last operation that ended had no answer of a service.
         self._silence = False
-        #: Instances without their mark -> the task state from before it.
+        #: Instances that have no mark, or may soon have none -> the task state
+        #: from before it.
         self._unmarked: dict[str, str | None] = {}
         #: Whether a sweep may find something; any thread sets it.
         self._may_be_busy = True
@@ -342,6 +343,10 @@ class Recovery:
             before = self._unmarked[uuid]
         instance = self._instances.read(uuid)
         mark = takeover.taken(before, self._host)
+        if (instance is not None and instance.task_state == mark
+                and uuid in self._operations.unfinished):
+            # A late write may still take the mark off.
+            return
         if (instance is not None
                 and host_key(instance.host or '') == self._host
                 and instance.task_state != mark

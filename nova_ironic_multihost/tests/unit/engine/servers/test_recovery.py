@@ -317,6 +317,28 @@ class RecoveryTestCase(InstancesTestCase):
         self.assertEqual([('init', 'powering-off')], self.instances.done)
         self.assertEqual(('active', None), self.states())
 
+    def test_late_write_takes_the_mark_off(self):
+        """Of any task, as no sweep would find all of them without a mark."""
+        def lose(instance, vm_state, task_state):
+            late.append((copy.copy(instance), vm_state, task_state))
+            raise TimeoutError
+
+        for task_state in 'shelving', 'rebooting':
+            late = []
+            self.begin()
+            self.taken('active', task_state)
+            with mock.patch.object(self.instances, 'set_states', lose):
+                self.sweep_often(1)
+            for one in late:
+                self.assertTrue(self.instances.set_states(*one))
+            self.assertEqual(('active', task_state), self.states())
+            for _ in range(5):
+                self.now += 60
+                self.sweep_often(1)
+            self.assertEqual([('init', task_state)], self.instances.done)
+            self.assertEqual(('active', None), self.states())
+            self.assertEqual(frozenset(), self.recovery._in_progress())
+
     def test_one_that_is_taken_back(self):
         """Another host was about to take it: it may still do so."""
         self.taking('rebooting', 'other', 'mine')
@@ -735,6 +757,7 @@ class FailureTestCase(InstancesTestCase):
         self.instances.set_states = lose
         self.sweep_often(2)
         self.instances.rows['i1'].task_state = 'powering-off'
+        self.now += 60
         self.sweep_often(stuck_instances.UNATTENDED)
         self.assertEqual(('active', None), self.states())
 

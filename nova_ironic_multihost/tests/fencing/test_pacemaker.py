@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import functools
 import io
 import os
 import pathlib
@@ -53,8 +52,8 @@ class AgentTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection())).mock
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            services, 'looks', functools.partial(
-                services.looks, clock=lambda: self.now, sleep=self.sleep)))
+            services, 'time', mock.Mock(
+                monotonic=lambda: self.now, sleep=self.sleep)))
         self.useFixture(fixtures.EnvironmentVariable('OS_CLIENT_CONFIG_FILE'))
         self.file = self.useFixture(fixtures.TempDir()).join('clouds.yaml')
         pathlib.Path(self.file).touch()

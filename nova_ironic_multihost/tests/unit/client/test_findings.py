@@ -2,7 +2,9 @@
 
 import dataclasses
 import datetime
+from unittest import mock
 
+import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
@@ -312,8 +314,10 @@ class WaitTestCase(base.BaseTestCase):
         def sleep(seconds):
             self.now += seconds
 
-        self.last, found = findings.wait(
-            read, seconds, hosts, clock=lambda: self.now, sleep=sleep)
+        self.useFixture(fixtures.MockPatchObject(
+            services, 'time', mock.Mock(
+                monotonic=lambda: self.now, sleep=sleep)))
+        self.last, found = findings.wait(read, seconds, hosts)
         return found
 
     def test_looks_once_without_time(self):

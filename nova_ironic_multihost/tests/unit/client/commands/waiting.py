@@ -4,6 +4,7 @@
 
 import datetime
 import functools
+from unittest import mock
 
 import fixtures
 
@@ -22,8 +23,8 @@ class WaitingTestCase(base.ShellTestCase):
         self.now = 0
         self._events = []
         self.useFixture(fixtures.MockPatchObject(
-            services, 'looks', functools.partial(
-                services.looks, clock=lambda: self.now, sleep=self._sleep)))
+            services, 'time', mock.Mock(
+                monotonic=lambda: self.now, sleep=self._sleep)))
 
     def _sleep(self, seconds):
         self.now += seconds

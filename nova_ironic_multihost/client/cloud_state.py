@@ -107,6 +107,7 @@ class Node:
     name: str = ''
     instance_uuid: str | None = None
     provision_state: str = 'available'
+    power_state: str | None = 'power on'
     maintenance: bool = False
     conductor_group: str = ''
     shard: str = ''

@@ -295,18 +295,19 @@ def summary(seen: cloud_state.CloudState,
 
 
 def wait(read: abc.Callable[[], cloud_state.CloudState], seconds: float,
-         hosts: abc.Iterable[str] = ()
+         hosts: abc.Iterable[str] = (), **times: Any
          ) -> tuple[cloud_state.CloudState, list[Finding]]:
     """Read the cloud until it is consistent and no server has a task state.
 
     :param read: reads the cloud once
     :param seconds: at most; 0 reads once
     :param hosts: names of compute services that must exist and be up
+    :param times: clock and sleep of :func:`.services.looks`
     :returns: the last state and its inconsistencies
     :raises Unanswered: the cloud does not answer when the time is over
     """
     for _, seen in services.looks(
-            read, seconds, passing=(cloud_state.Unanswered,)):
+            read, seconds, passing=(cloud_state.Unanswered,), **times):
         found = inconsistencies(seen, seen.at, hosts)
         if not (found or busy(seen)):
             break

@@ -97,6 +97,8 @@ PAUSE = 2.0
 
 
 def looks(read: abc.Callable[[], _Seen], seconds: float,
+          clock: abc.Callable[[], float] = time.monotonic,
+          sleep: abc.Callable[[float], object] = time.sleep,
           least: int = 1, passing: tuple[type[Exception], ...] = (),
           tell: abc.Callable[[Exception], object] = lambda error: None,
           ) -> abc.Iterator[tuple[float, _Seen]]:
@@ -110,22 +112,22 @@ def looks(read: abc.Callable[[], _Seen], seconds: float,
         error before
     :raises Exception: that of the last read
     """
-    began = time.monotonic()
+    began = clock()
     told = ''
     while True:
-        read_began = time.monotonic()
+        read_began = clock()
         failure = None
         try:
             seen = read()
         except passing as error:
             failure = error
-        now = time.monotonic()
+        now = clock()
         if not failure:
             yield now - began, seen
         least -= 1
         # Half of the time at most is spent on requests.
         pause = max(PAUSE, now - read_began)
-        left = began + seconds - time.monotonic()
+        left = began + seconds - clock()
         if left <= 0 and least <= 0:
             if failure:
                 raise failure
@@ -133,7 +135,7 @@ def looks(read: abc.Callable[[], _Seen], seconds: float,
         if failure and told != str(failure):
             told = str(failure)
             tell(failure)
-        time.sleep(min(left, pause) if left > 0 else PAUSE)
+        sleep(min(left, pause) if left > 0 else PAUSE)
 
 
 def patiently(act: abc.Callable[[], _Seen], seconds: float,

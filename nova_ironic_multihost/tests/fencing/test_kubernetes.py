@@ -2,9 +2,9 @@
 
 import contextlib
 import datetime
+import functools
 import io
 import pathlib
-from unittest import mock
 
 import fixtures
 import kubernetes_validate
@@ -62,8 +62,8 @@ class JobTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection()))
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now,
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now,
                 sleep=lambda seconds: self.sleep(seconds))))
         self.beats = set()
         account = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import functools
 from importlib import metadata
 from unittest import mock
 import uuid
@@ -49,8 +50,8 @@ class TaskTestCase(base.BaseTestCase):
             side_effect=lambda context: self.apis.survey())).mock
         self.now, self.dies = 0, 0
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.api = self.useFixture(fixtures.MockPatch(
             'masakari.compute.nova.API')).mock.return_value
         self.api.get_servers.return_value = []

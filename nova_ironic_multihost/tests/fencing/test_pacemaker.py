@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import functools
 import io
 import os
 import pathlib
@@ -52,8 +53,8 @@ class AgentTestCase(base.BaseTestCase):
             side_effect=lambda **_: self.apis.connection())).mock
         self.now = 0
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.useFixture(fixtures.EnvironmentVariable('OS_CLIENT_CONFIG_FILE'))
         self.file = self.useFixture(fixtures.TempDir()).join('clouds.yaml')
         pathlib.Path(self.file).touch()

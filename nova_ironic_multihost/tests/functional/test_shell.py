@@ -3,6 +3,7 @@
 """The operator's commands that change something, against the real APIs."""
 
 import contextlib
+import functools
 import io
 import types
 from unittest import mock
@@ -34,8 +35,8 @@ class ShellTestCase(dead.DeadComputeTestCase):
         self.now = 0
         self.meanwhile = self.audit
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self._sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self._sleep)))
         self.useFixture(fixtures.MockPatchObject(
             openstack, 'connect', return_value=self._connection()))
         self.useFixture(fixtures.MockPatchObject(

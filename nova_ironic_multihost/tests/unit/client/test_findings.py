@@ -2,9 +2,7 @@
 
 import dataclasses
 import datetime
-from unittest import mock
 
-import fixtures
 from oslotest import base
 
 from nova_ironic_multihost.client import cloud_state
@@ -314,10 +312,8 @@ class WaitTestCase(base.BaseTestCase):
         def sleep(seconds):
             self.now += seconds
 
-        self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=sleep)))
-        self.last, found = findings.wait(read, seconds, hosts)
+        self.last, found = findings.wait(
+            read, seconds, hosts, clock=lambda: self.now, sleep=sleep)
         return found
 
     def test_looks_once_without_time(self):

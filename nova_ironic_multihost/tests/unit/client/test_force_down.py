@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from unittest import mock
+import functools
 
 import fixtures
 from oslotest import base
@@ -53,8 +53,8 @@ class DeclareTestCase(base.BaseTestCase):
             self.now += seconds if ahead else 60
 
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=sleep)))
 
     def test_one_that_dies_meanwhile(self):
         # Its last heartbeat was under way.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from unittest import mock
+import functools
 
 import fixtures
 from oslotest import base
@@ -13,9 +13,6 @@ class LooksTestCase(base.BaseTestCase):
     def setUp(self):
         super().setUp()
         self.now = 100.0
-        self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self.sleep)))
         self.slept = []
 
     def sleep(self, seconds):
@@ -27,7 +24,8 @@ class LooksTestCase(base.BaseTestCase):
             self.now += lasting
             return self.now
 
-        return list(services.looks(read, seconds))
+        return list(services.looks(
+            read, seconds, lambda: self.now, self.sleep))
 
     def test_looks_once_without_time(self):
         self.assertEqual([(0.0, 100.0)], self.looks(0))
@@ -40,7 +38,7 @@ class LooksTestCase(base.BaseTestCase):
     def test_looks_so_often_at_least(self):
         # Each takes longer than there is time for.
         found = list(services.looks(
-            lambda: self.sleep(65), 60, least=3))
+            lambda: self.sleep(65), 60, lambda: self.now, self.sleep, least=3))
         self.assertEqual([65.0, 132.0, 199.0], [after for after, _ in found])
 
     def test_rests_for_as_long_as_a_look_takes(self):
@@ -49,7 +47,8 @@ class LooksTestCase(base.BaseTestCase):
         self.assertEqual([30.0, 10.0], self.slept)
 
     def test_who_has_seen_enough_waits_no_more(self):
-        for _ in services.looks(lambda: None, 60):
+        for _ in services.looks(
+                lambda: None, 60, lambda: self.now, self.sleep):
             break
         self.assertEqual([], self.slept)
 
@@ -60,8 +59,8 @@ class PatientlyTestCase(base.BaseTestCase):
         super().setUp()
         self.now = 0.0
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.told = []
 
     def sleep(self, seconds):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import functools
 from unittest import mock
 
 import fixtures
@@ -64,8 +65,8 @@ class HeartbeatsTestCase(base.BaseTestCase):
         super().setUp()
         self.now = views.NOW
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self.sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self.sleep)))
         self.reads = 0
 
     def sleep(self, seconds):

@@ -3,13 +3,14 @@
 """The check, again and again if it is to wait."""
 
 import datetime
+import functools
 from unittest import mock
 
 import fixtures
 
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.commands import base as commands
-from nova_ironic_multihost.client import services
+from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.rules import model
 from nova_ironic_multihost.tests.unit.client.commands import base
@@ -27,8 +28,8 @@ class CheckTestCase(base.ShellTestCase):
         self.useFixture(fixtures.MockPatchObject(
             commands.CloudCommand, 'cloud', mock.Mock(read=self.read)))
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self.sleep)))
+            findings, 'wait', functools.partial(
+                findings.wait, clock=lambda: self.now, sleep=self.sleep)))
 
     def sleep(self, seconds):
         self.now += seconds

@@ -17,7 +17,6 @@ from prometheus_client import parser
 
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
-from nova_ironic_multihost.client.commands import exporter
 from nova_ironic_multihost.client import findings
 from nova_ironic_multihost.rules import liveness
 from nova_ironic_multihost.tests.unit.client.commands import base
@@ -85,8 +84,7 @@ class PortTestCase(ExporterTestCase):
             step()
 
         self.useFixture(fixtures.MockPatchObject(
-            exporter, 'time', mock.Mock(
-                monotonic=time.monotonic, sleep=rest)))
+            time, 'sleep', side_effect=rest))
         status, err = self.run_main('--port', '0', *argv)
         self.assertEqual(0, status)
         return err

@@ -4,7 +4,6 @@
 
 import datetime
 import functools
-from unittest import mock
 
 import fixtures
 
@@ -23,8 +22,8 @@ class WaitingTestCase(base.ShellTestCase):
         self.now = 0
         self._events = []
         self.useFixture(fixtures.MockPatchObject(
-            services, 'time', mock.Mock(
-                monotonic=lambda: self.now, sleep=self._sleep)))
+            services, 'looks', functools.partial(
+                services.looks, clock=lambda: self.now, sleep=self._sleep)))
 
     def _sleep(self, seconds):
         self.now += seconds

@@ -86,12 +86,12 @@ def _fetch(settings, name, queries):
 
 def _read_ironic(settings):
     [rows] = fetch(settings, 'ironic', (
-        'SELECT uuid, name, instance_uuid, provision_state, power_state,'
-        ' maintenance FROM nodes ORDER BY uuid',))
+        'SELECT uuid, name, instance_uuid, provision_state, maintenance'
+        ' FROM nodes ORDER BY uuid',))
     return tuple(
         cloud_state.Node(uuid, name or '', instance or None, state or '',
-                         power, bool(maintenance))
-        for uuid, name, instance, state, power, maintenance in rows)
+                         bool(maintenance))
+        for uuid, name, instance, state, maintenance in rows)
 
 
 def _read_placement(settings):

@@ -52,8 +52,8 @@ _MIGRATED = frozenset({
     'done'})
 # The first with shards, of Ironic 2023.1.
 _BAREMETAL = '1.82'
-_NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,power_state,'
-                'maintenance,conductor_group,provision_updated_at,shard')
+_NODE_FIELDS = ('uuid,name,instance_uuid,provision_state,maintenance,'
+                'conductor_group,provision_updated_at,shard')
 
 
 def connect(cloud: str | None = None,
@@ -381,9 +381,9 @@ def _side_by_side(function: abc.Callable[[_One], _Answer],
 def _node(node: Json) -> cloud_state.Node:
     return cloud_state.Node(
         node['uuid'], node['name'] or '', node['instance_uuid'],
-        node['provision_state'] or '', node['power_state'],
-        node['maintenance'], node['conductor_group'],
-        node['shard'] or '', _epoch(node['provision_updated_at']))
+        node['provision_state'] or '', node['maintenance'],
+        node['conductor_group'], node['shard'] or '',
+        _epoch(node['provision_updated_at']))
 
 
 def expect_cells(services: abc.Iterable[cloud_state.Service]) -> None:

@@ -107,7 +107,6 @@ class Node:
     name: str = ''
     instance_uuid: str | None = None
     provision_state: str = 'available'
-    power_state: str | None = 'power on'
     maintenance: bool = False
     conductor_group: str = ''
     shard: str = ''

@@ -8,8 +8,7 @@ from lab import stack
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.rules import model
 
-NODE = cloud_state.Node('uuid-1', 'node-1', None, 'available', 'power on',
-                        False)
+NODE = cloud_state.Node('uuid-1', 'node-1', None, 'available', False)
 
 
 class NewTestCase(base.BaseTestCase):

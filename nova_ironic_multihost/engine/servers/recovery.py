@@ -79,8 +79,7 @@ class Recovery:
         self._backoffs: dict[str, backoff.Backoff] = {}
         #: Whether the last operation that ended had no answer of a service.
         self._silence = False
-        #: Instances that have no mark, or may soon have none -> the task state
-        #: from before it.
+        #: Instances that (may soon) have no mark -> the task state before it.
         self._unmarked: dict[str, str | None] = {}
         #: Whether a sweep may find something; any thread sets it.
         self._may_be_busy = True

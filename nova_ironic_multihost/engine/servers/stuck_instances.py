@@ -83,10 +83,7 @@ class StuckInstances:
         self._unattended = {}
 
     def check_batch(self) -> None:
-        """Check the marks and the host of some instances of this host.
-
-        Any dead host may have left a mark.
-        """
+        """Remove the marks of others from some instances; spell the host."""
         # One batch later: the other host may have been about to take it then.
         for uuid, mark in sorted(self._foreign_marks):
             attempt(self._remove_foreign_mark, uuid, mark)
@@ -185,19 +182,24 @@ class EvacuationRefusals:
         self._preferences = preferences
         #: Unrefused evacuations of the last check; only the sweep uses it.
         self._seen: frozenset[str] = frozenset()
+        #: Instances of failed refusals, of which the log tells already.
+        self._failed: set[str] = set()
 
     def refuse(self, uuid: str) -> None:
         """Refuse the evacuations of an instance; a check finds failed ones."""
         try:
             refused = self._evacuations.refuse(uuid)
         except Exception as exc:  # noqa: BLE001
-            LOG.warning(
+            LOG.log(
+                logging.DEBUG if uuid in self._failed else logging.WARNING,
                 'The evacuation of instance %(uuid)s could not be refused: '
                 '%(exc)s. It is tried again every minute; until then the '
                 'instance is not taken over. If that lasts: are '
                 'nova-conductor and placement up?',
                 {'uuid': uuid, 'exc': exc})
+            self._failed.add(uuid)
             return
+        self._failed.discard(uuid)
         if refused:
             LOG.warning('An evacuation of instance %(uuid)s is refused. '
                         '%(reason)s', {'uuid': uuid,
@@ -215,6 +217,7 @@ class EvacuationRefusals:
         found = self._evacuations.found()
         seen, self._seen = self._seen, frozenset().union(
             *(one.unrefused for one in found.values()))
+        self._failed &= found.keys()
         for uuid, one in sorted(found.items()):
             if (not one.unrefused or one.unrefused & seen) and (
                     self._host == evacuation.refuser(

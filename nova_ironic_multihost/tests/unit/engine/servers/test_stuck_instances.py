@@ -352,7 +352,10 @@ class RefusalsTestCase(base.BaseTestCase):
         self.answers = False
         self.left = {'i1': Record('n', 'dead'), 'i2': Record('n', 'dead')}
         self.sweep(2)
-        self.assertEqual(['i1', 'i2'], self.refused[:2])
+        self.sweep()
+        self.assertEqual(['i1', 'i2'] * 2, self.refused)
+        # Each is told of once, however long it lasts.
+        self.assertEqual(2, self.log.output.count('could not be refused'))
 
     def test_what_is_left_to_others(self):
         self.left['i1'] = Record('n', 'other')

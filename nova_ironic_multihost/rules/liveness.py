@@ -266,9 +266,10 @@ def may_close(view: peers.View, zones: abc.Mapping[HostKey, str | None]
     """Return whether this stopping host should get no more builds."""
     # At least half of its zone must stay open: without an enabled compute
     # service builds end in ERROR; during a common restart they wait in queues.
-    zone = zones.get(view.host)
-    others = [host for host in view.members
-              if host != view.host and zones.get(host) == zone]
+    # The zone of a host that is not in ``zones`` is not known.
+    others = [host for host in view.members - {view.host}
+              if {host, view.host} <= zones.keys()
+              and zones[host] == zones[view.host]]
     still_open = sum(not view.services[host].stop_marker for host in others)
     return bool(others) and 2 * still_open >= 1 + len(others)
 

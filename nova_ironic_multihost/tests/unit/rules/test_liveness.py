@@ -514,8 +514,14 @@ class WordsTestCase(base.BaseTestCase):
 class MayCloseTestCase(base.BaseTestCase):
 
     def may_close(self, zones=None, **services):
+        seen = marked_view(**{'me': '', **services})
         return liveness.may_close(
-            marked_view(**{'me': '', **services}), zones or {})
+            seen, {**dict.fromkeys(seen.services), **(zones or {})})
+
+    def test_not_without_a_known_zone(self):
+        seen = marked_view(me='', a='', b='')
+        for known in ('a', 'b'), ('me',), ():
+            self.assertFalse(liveness.may_close(seen, dict.fromkeys(known)))
 
     def test_one_of_several(self):
         self.assertTrue(self.may_close(a=''))
@@ -550,7 +556,7 @@ class MayCloseTestCase(base.BaseTestCase):
             seen = marked_view(f'h{host}', **{
                 f'h{other}': WORDS if other in said else ''
                 for other in range(8)})
-            if not liveness.may_close(seen, {}):
+            if not liveness.may_close(seen, dict.fromkeys(seen.services)):
                 closed.discard(host)
         self.assertLessEqual(len(closed), 4)
 

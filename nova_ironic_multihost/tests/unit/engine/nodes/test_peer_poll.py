@@ -243,6 +243,9 @@ class LookTestCase(cloud.AuditTestCase):
         self.cloud.set('b', stop_marker='bye')
         self.assertFalse(self.may_close())
         self.cloud.set('d')
+        # Its zone is not known before an audit.
+        self.assertFalse(self.may_close())
+        self.audit()
         self.assertTrue(self.may_close())
 
     def test_builds_of_a_zone_go_to_no_other(self):

@@ -190,13 +190,13 @@ class EvacuationRefusals:
         try:
             refused = self._evacuations.refuse(uuid)
         except Exception as exc:  # noqa: BLE001
-            LOG.log(
-                logging.DEBUG if uuid in self._failed else logging.WARNING,
-                'The evacuation of instance %(uuid)s could not be refused: '
-                '%(exc)s. It is tried again every minute; until then the '
-                'instance is not taken over. If that lasts: are '
-                'nova-conductor and placement up?',
-                {'uuid': uuid, 'exc': exc})
+            if uuid not in self._failed:
+                LOG.warning(
+                    'The evacuation of instance %(uuid)s could not be '
+                    'refused: %(exc)s. It is tried again every minute; until '
+                    'then the instance is not taken over. If that lasts: are '
+                    'nova-conductor and placement up?',
+                    {'uuid': uuid, 'exc': exc})
             self._failed.add(uuid)
             return
         self._failed.discard(uuid)

@@ -1250,9 +1250,10 @@ class Simulation(stateful.RuleBasedStateMachine):
             assert one.status == 'failed' and (instance.deleted or (
                 allocated in ([], [instance.node])
                 and instance.task != evacuation.TASK
-                # What a user has asked for since may still end the error.
-                and (instance.task or not instance.error))), (
-                    f'{one}, and {allocated}')
+                # A dead host may still get what a user has asked for since.
+                and (not instance.error or instance.task
+                     and instance.host not in self._processes))), (
+                         f'{one}, and {allocated}')
 
     def _check_orphans(self):
         """Raise if a live host could have an instance, or it is stuck."""

@@ -47,12 +47,16 @@ class IsolationTestCase(base.BaseTestCase):
             first = bus.server_address[1] - places.PORT_NAMES.index('rabbitmq')
             settings = places.Settings(
                 directory, pathlib.Path(sys.prefix), first)
-            with socket.socket() as probe:
-                try:
-                    probe.bind((places.HOST, settings.port('relay')))
-                except OSError:
-                    bus.server_close()
-                    continue
+            # Bound and not listened on, a port is given to nobody else, yet
+            # the relay can listen there: both set SO_REUSEADDR.
+            held = socket.socket()
+            self.addCleanup(held.close)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                held.bind((places.HOST, settings.port('relay')))
+            except OSError:
+                bus.server_close()
+                continue
             bus.daemon_threads = True
             threading.Thread(target=bus.serve_forever, daemon=True).start()
             self.addCleanup(bus.server_close)

@@ -117,15 +117,15 @@ def judge(seen: StatusSnapshot, limits: HealthLimits) -> HealthState:
     if not seen.listening:
         return HealthState(False, 'Nobody reads the messages that are sent to '
                            'this compute service any more: restart it.')
-    started, poll = seen.started, seen.turns[Work.PEER_POLL]
-    answered = seen.turns[Work.SERVICES].succeeded
+    services = seen.turns[Work.SERVICES]
     silence = {
-        what: seen.at - max(started, since or started)
+        what: seen.at - max(seen.started, since or seen.started)
         for what, since in (('audit', seen.turns[Work.AUDIT].sign),
-                            ('peer poll', poll.sign),
-                            ('conductor', answered))}
+                            ('peer poll', seen.turns[Work.PEER_POLL].sign),
+                            ('conductor', services.succeeded))}
+    # Asked since the last answer: a poll may be long at work after one.
     if (silence['conductor'] > limits.conductor
-            and poll.ended is not None and poll.ended > (answered or started)):
+            and services.ended != services.succeeded):
         return HealthState(False, 'nova-conductor has not answered for '
                            f'{silence["conductor"]:.0f} s: are '
                            'nova-conductor, its database and the message '

@@ -166,7 +166,7 @@ times = strategies.none() | strategies.integers(0, int(NOW))
 signs = strategies.fixed_dictionaries({
     'started': times, 'ending': strategies.booleans(),
     'listening': strategies.booleans(), 'audit': times, 'peer_poll': times,
-    'peer_poll_ended': times, 'services': times, 'asking': times})
+    'services': times, 'failed': strategies.booleans(), 'asking': times})
 bounds = strategies.builds(
     health.bounds, strategies.none() | strategies.integers(1, 86400),
     strategies.integers(1, 10), strategies.integers(1, 600))
@@ -178,15 +178,19 @@ def ago(seconds):
 
 class HealthTestCase(base.BaseTestCase):
 
+    #: ``services``: the last answer of the conductor; ``failed``: it has been
+    #: asked once more, without an answer.
     well = {'started': ago(50000), 'audit': ago(5), 'peer_poll': ago(1),
-            'peer_poll_ended': ago(1), 'services': ago(2)}
+            'services': ago(2), 'failed': False}
 
     def judge(self, limits=BOUNDS, some=well, **changes):
-        def snapshot(audit, peer_poll, peer_poll_ended, services, **fields):
+        def snapshot(audit, peer_poll, services, failed, **fields):
             return pictures.of({
                 Work.AUDIT: RunStats(audit),
-                Work.PEER_POLL: RunStats(peer_poll, peer_poll_ended),
-                Work.SERVICES: RunStats(succeeded=services)}, **fields)
+                Work.PEER_POLL: RunStats(peer_poll),
+                Work.SERVICES: RunStats(
+                    ended=ago(0.5) if failed else services,
+                    succeeded=services)}, **fields)
 
         return health.judge(dataclasses.replace(
             snapshot(**some | changes), at=NOW), limits)
@@ -211,28 +215,26 @@ class HealthTestCase(base.BaseTestCase):
 
     def test_look_hangs(self):
         self.assertWell('is well', peer_poll=ago(BOUNDS.peer_poll - 1),
-                        peer_poll_ended=ago(BOUNDS.peer_poll),
                         services=ago(BOUNDS.peer_poll - 1))
         self.assertIll('no peer poll got any further',
                        peer_poll=ago(BOUNDS.peer_poll + 1),
-                       peer_poll_ended=ago(BOUNDS.peer_poll + 2),
-                       services=ago(BOUNDS.peer_poll + 1.5))
+                       services=ago(BOUNDS.peer_poll + 1))
 
     def test_both_hang(self):
         self.assertIll('and no audit', peer_poll=ago(5000),
-                       peer_poll_ended=ago(5001),
-                       services=ago(5000.5), audit=ago(5000))
+                       services=ago(5000), audit=ago(5000))
 
     def test_look_that_takes_many_nodes_goes_on(self):
-        self.assertWell('is well', peer_poll=ago(1), peer_poll_ended=ago(5000),
-                        services=ago(4999))
+        """And when it has ended, until the next one has asked."""
+        self.assertWell('is well', peer_poll=ago(1), services=ago(4999))
 
     def test_conductor_is_silent(self):
-        self.assertWell('is well', services=ago(BOUNDS.conductor - 1))
+        self.assertWell('is well', services=ago(BOUNDS.conductor - 1),
+                        failed=True)
         self.assertIll('nova-conductor has not answered for 301 s',
-                       services=ago(BOUNDS.conductor + 1))
+                       services=ago(BOUNDS.conductor + 1), failed=True)
         # Since the start.
-        self.assertIll('nova-conductor', services=None)
+        self.assertIll('nova-conductor', services=None, failed=True)
 
     def test_messages_that_nobody_reads(self):
         self.assertIll('Nobody reads the messages', listening=False)
@@ -252,7 +254,7 @@ class HealthTestCase(base.BaseTestCase):
 
     def test_what_was_before_the_start_was_over_does_not_count(self):
         self.assertWell('is well', started=ago(100), audit=ago(9000),
-                        peer_poll=None, peer_poll_ended=None, services=None)
+                        peer_poll=None, services=None)
 
     @hypothesis.given(signs, bounds)
     def test_start_is_never_ill(self, some, limits):

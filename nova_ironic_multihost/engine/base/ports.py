@@ -231,6 +231,9 @@ class Evacuations(typing.Protocol):
 class Operations(typing.Protocol):
     """nova's operations on instances in this process."""
 
+    #: Another object after each :meth:`note_unfinished`.
+    last_note: object
+
     @property
     def at_work(self) -> abc.Set[str]:
         """Uuids of instances with an operation that runs or waits."""

@@ -97,6 +97,7 @@ class OperationGuard:
         #: The instance of each operation.
         self._at_work = []
         self._unfinished = set()
+        self.last_note = object()
         self._ending = threading.Event()
 
     def end(self):
@@ -371,6 +372,7 @@ class OperationGuard:
 
     def note_unfinished(self, uuid):
         """Note that no thread may work on the task of an instance."""
+        self.last_note = object()
         self._unfinished.add(uuid)
 
     @contextlib.contextmanager

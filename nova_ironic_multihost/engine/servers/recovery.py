@@ -200,6 +200,7 @@ class Recovery:
             unmarked = list(self._unmarked)
         for uuid in unmarked:
             stuck_instances.attempt(self._mark_again, uuid)
+        last_note = self._operations.last_note
         unfinished = self._operations.unfinished
         # A write of an earlier process may be late: a full sweep always reads.
         if not (full or self._may_be_busy or unfinished
@@ -208,7 +209,9 @@ class Recovery:
         self._may_be_busy = False
         busy = self._instances.busy(self._name)
         self._may_be_busy = self._may_be_busy or bool(busy)
-        self._operations.forget(unfinished - busy.keys())
+        # The list may be older than a note that was made meanwhile.
+        if self._operations.last_note is last_note:
+            self._operations.forget(unfinished - busy.keys())
         marked = takeover.sort_marked(self._host, busy).to_finish
         self.add(sorted(self._due(marked)))
         self._recorder.note_pending(

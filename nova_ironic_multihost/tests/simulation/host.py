@@ -671,6 +671,7 @@ class Process:
         # Operations are carried out at a stroke.
         self.at_work = frozenset()
         self.unfinished = set()
+        self.last_note = object()
         self.refusals = stuck_instances.EvacuationRefusals(
             self.host, evacuations.Evacuations(world, self.sources.writes),
             lambda: self.auditor.preferences)
@@ -1044,6 +1045,7 @@ class Process:
 
     def note_unfinished(self, uuid):
         """As the guard does."""
+        self.last_note = object()
         self.unfinished.add(uuid)
 
     def forget(self, uuids):

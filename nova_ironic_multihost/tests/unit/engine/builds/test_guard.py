@@ -752,8 +752,10 @@ class GateTestCase(base.BaseTestCase):
 
         self.operate(self.act)
         self.assertEqual(frozenset(), self.guard.unfinished)
+        last_note = self.guard.last_note
         self.assertRaises(KeyError, self.operate, fail)
         self.assertEqual({'i1'}, self.guard.unfinished)
+        self.assertIsNot(last_note, self.guard.last_note)
         # Ironic's power_update comes in any task state, and says nothing of
         # the operation that has failed.
         self.operate(self.act)

@@ -126,6 +126,7 @@ class InstancesTestCase(base.BaseTestCase):
         self.now = 0
         # What nova is at.
         self.at_work, self.unfinished, self.repeats = set(), set(), False
+        self.last_note = object()
         # Messages that wait in the queue, and how often one was sent there.
         self.waiting, self.received = False, 0
         # Builds that are here, if only to wait for their turn.
@@ -163,6 +164,7 @@ class InstancesTestCase(base.BaseTestCase):
         return isinstance(exc, ConnectionError)
 
     def note_unfinished(self, uuid):
+        self.last_note = object()
         self.unfinished.add(uuid)
 
     def forget(self, uuids):
@@ -338,6 +340,27 @@ class RecoveryTestCase(InstancesTestCase):
             self.assertEqual([('init', task_state)], self.instances.done)
             self.assertEqual(('active', None), self.states())
             self.assertEqual(frozenset(), self.recovery._in_progress())
+
+    def test_operation_that_fails_while_nova_lists_the_instances(self):
+        """Its note stays, also if an earlier one of it is over."""
+        self.instances.have('active', None)
+        self.note_unfinished('i1')
+        busy = self.instances.busy
+
+        def list_late(host):
+            found = busy(host)
+            self.instances.busy = busy
+            self.instances.have('active', 'powering-off')
+            self.note_unfinished('i1')
+            return found
+
+        self.instances.busy = list_late
+        self.sweep_often(1)
+        self.assertEqual({'i1'}, self.unfinished)
+        self.sweep_often(stuck_instances.UNATTENDED + 1)
+        self.assertEqual(('active', None), self.states())
+        self.sweep_often(1)
+        self.assertEqual(set(), self.unfinished)
 
     def test_one_that_is_taken_back(self):
         """Another host was about to take it: it may still do so."""

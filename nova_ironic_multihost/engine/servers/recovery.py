@@ -83,8 +83,10 @@ class Recovery:
         self._unmarked: dict[str, str | None] = {}
         #: Whether a sweep may find something; any thread sets it.
         self._may_be_busy = True
-        # Only the sweep uses this.
+        # Only the sweep uses these.
         self._sweeps = 0
+        #: Instances with a mark of this host, as nova listed them last.
+        self._marked: frozenset[str] = frozenset()
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,
             retry.here)
@@ -197,8 +199,8 @@ class Recovery:
         elif full:
             self._stuck_instances.check_batch()
         with self._lock:
-            unmarked = list(self._unmarked)
-        for uuid in unmarked:
+            unmarked = self._unmarked.keys() - self._marked
+        for uuid in sorted(unmarked):
             stuck_instances.attempt(self._mark_again, uuid)
         last_note = self._operations.last_note
         unfinished = self._operations.unfinished
@@ -213,6 +215,7 @@ class Recovery:
         if self._operations.last_note is last_note:
             self._operations.forget(unfinished - busy.keys())
         marked = takeover.sort_marked(self._host, busy).to_finish
+        self._marked = marked
         self.add(sorted(self._due(marked)))
         self._recorder.note_pending(
             Pending.REST, {*marked, *self._in_progress()})

@@ -341,6 +341,26 @@ class RecoveryTestCase(InstancesTestCase):
             self.assertEqual(('active', None), self.states())
             self.assertEqual(frozenset(), self.recovery._in_progress())
 
+    def test_marks_that_cannot_be_taken_off_are_read_by_no_sweep(self):
+        """There may be thousands, and each answer may take a minute."""
+        uuids = [f'i{number}' for number in range(20)]
+        for uuid in uuids:
+            self.instances.have(
+                'active', takeover.taken('rebooting', 'mine'), uuid)
+        with mock.patch.object(self.instances, 'set_states',
+                               side_effect=TimeoutError):
+            self.sweep_often(1)
+            with mock.patch.object(self.instances, 'read',
+                                   wraps=self.instances.read) as read:
+                self.recovery.sweep()
+            self.assertEqual(0, read.call_count)
+        for _ in range(30):
+            self.now += 60
+            self.sweep_often(1)
+        self.assertEqual({None}, {
+            row.task_state for row in self.instances.rows.values()})
+        self.assertEqual(frozenset(), self.recovery._in_progress())
+
     def test_operation_that_fails_while_nova_lists_the_instances(self):
         """Its note stays, also if an earlier one of it is over."""
         self.instances.have('active', None)

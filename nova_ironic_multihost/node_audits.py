@@ -47,12 +47,12 @@ class NodeAudits:
             raise names.VirtDriverNotReady('This service is about to end.')
         if not self.settled:
             # Before the first audit the marker is of an earlier process.
-            self._service.shutdown.undo()
+            self._undo_stop()
         try:
             nodes = self.audit_all()
             if has_stop_marker(self._service.auditor.last.view):
                 # With a marker the others pull these nodes.
-                self._service.shutdown.undo()
+                self._undo_stop()
             return nodes
         finally:
             # nova audits once before it listens for builds.
@@ -103,7 +103,12 @@ class NodeAudits:
             raise
         finally:
             if has_stop_marker(self._service.peer_poller.view):
-                self._service.shutdown.undo()
+                self._undo_stop()
+
+    def _undo_stop(self):
+        if self._service.shutdown.undo():
+            # Audits may have marked nodes as of a disabled service.
+            self._service.due_nodes.switches += 1
 
     def poll_ironic(self):
         """Ask Ironic what has changed, and have that audited soon."""

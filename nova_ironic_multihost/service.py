@@ -267,12 +267,6 @@ class DriverService:
         self.due_nodes.switches += 1
         self.threads['peer_poll'].wake('peer_poll')
 
-    def is_about_to_end(self):
-        """Whether this service stops, or was last seen with its marker."""
-        audit = self.auditor.last
-        return self.shutdown.begun() or (
-            audit is not None and node_audits.has_stop_marker(audit.view))
-
     def connection(self, stock):
         """Return nova's connection, made to wait and to ask the guard."""
         return self.ironic_retry.connection(

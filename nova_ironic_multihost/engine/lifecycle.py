@@ -102,18 +102,22 @@ class Shutdown:
                         'service_down_time. If that lasts: is '
                         'nova-conductor up?')
 
-    def undo(self) -> None:
+    def undo(self) -> bool:
         """Remove the stop marker of an earlier process; raises nothing.
 
         Called before the first audit, and when a marker is found: the write
         of a killed process may come late. From the first call on this process
         writes a marker when it stops.
+
+        :returns: whether the service may have been enabled by this.
         """
         if self.begun():
-            return
+            return False
         self._started = True
+        undone = True
         try:
-            if self._registration.take_back():
+            undone = self._registration.take_back()
+            if undone:
                 LOG.info('This compute service was stopped, and is enabled '
                          'again.')
         except Exception as exc:  # noqa: BLE001
@@ -124,6 +128,7 @@ class Shutdown:
             # The stop began meanwhile: take_back() may remove its marker. No
             # lock, as a signal handler here may never return to this frame.
             self._write_stop_marker()
+        return undone
 
     def _write_stop_marker(self) -> None:
         try:

@@ -220,7 +220,7 @@ def set_traits(parts, call):
     owner_nova_filter).
     """
     call['traits'].add(os_traits.OWNER_NOVA)
-    if not parts.is_about_to_end():
+    if not parts.shutdown.begun():
         call()
 
 

@@ -166,7 +166,7 @@ class DueNodes:
         audit = self._auditor.last
         me = view.services.get(view.host)
         # An audit sets COMPUTE_STATUS_DISABLED, which may have changed twice.
-        common = (self.switches, me and (me.disabled, bool(me.stop_marker)),
+        common = (self.switches, me and me.disabled,
                   settings.partition.label,
                   audit.host_aggregates.of(view.host) if audit else None)
         self._interval, self._inputs = settings.audit_interval, common

@@ -294,8 +294,8 @@ class Sources:
         #: Audit or look -> number of the states that it has read last.
         self._asked = weakref.WeakKeyDictionary()
         self.writes = Writes(world)
-        #: Ironic was asked for a list, and has not answered.
-        self.asking = False
+        #: Lists that Ironic was asked for, and has not answered.
+        self.asking = 0
         self.recorder = None
         #: When nova said which services there are.
         self.answered = 0
@@ -357,11 +357,11 @@ class Sources:
     def list(self):
         """Ironic lists its nodes, at a stroke."""
         with self.recorder.asking():
-            self.asking = True
+            self.asking += 1
             try:
                 pause()
             finally:
-                self.asking = False
+                self.asking -= 1
             if self.failing:
                 raise NotReadyError
         # Whatever it is, it lasts for a whole audit.
@@ -969,7 +969,7 @@ class Process:
         if self.host not in world.services:
             world.services[self.host] = worlds.Service(
                 self.host, world.clock, world.clock, mapped=False)
-        self.life.shutdown.undo()
+        self._undo_stop()
         self._audit_all()
         # service.begin
         self.auditor.doubt()
@@ -1000,7 +1000,8 @@ class Process:
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._check_kept(found)
-        self._take_back_stop_marker(found.view)
+        if found.view.services[self.host].stop_marker:
+            self._undo_stop()
         self._due_nodes.skip_unchanged(found.nodes)
         self._rebalancer.once(self._settings.partition.label)
         pause()
@@ -1027,11 +1028,13 @@ class Process:
         # A look that fails is logged and repeated.
         with contextlib.suppress(ports.ListingError):
             view = self._look.once(self._settings)
-            self._take_back_stop_marker(view)
+            self._due_nodes.follow(self._settings, view)
+            if view.services[self.host].stop_marker:
+                self._undo_stop()
 
-    def _take_back_stop_marker(self, view):
-        if view.services[self.host].stop_marker:
-            self.life.shutdown.undo()
+    def _undo_stop(self):
+        if self.life.shutdown.undo():
+            self._due_nodes.switches += 1
 
     def _acquired(self, found, mine):
         self._recovery.took_over(found.taken_over, found.at_rest)

@@ -1060,16 +1060,15 @@ class EndTestCase(DriverTestCase):
         self.assertRaises(OSError, self.driver.service.nodes.poll_peers)
         self.assertEqual(3, self.registration.take_back.call_count)
 
-    def test_no_node_is_marked_for_a_farewell(self):
-        self.assertFalse(self.driver.service.is_about_to_end())
-        self.said = 'bye'
-        self.driver.get_available_nodes()
-        self.assertTrue(self.driver.service.is_about_to_end())
-        self.said = ''
-        self.driver.get_available_nodes()
-        self.assertFalse(self.driver.service.is_about_to_end())
-        self.end()
-        self.assertTrue(self.driver.service.is_about_to_end())
+    def test_nodes_are_marked_anew_when_it_was_taken_back(self):
+        """An audit may have read that the service is disabled."""
+        self.driver.service.nodes.poll_peers()
+        due = self.driver.service.due_nodes
+        for taken_back, anew in ([False], 0), ([True], 1), (OSError, 1):
+            self.registration.take_back.side_effect = taken_back
+            self.said, switches = 'bye', due.switches
+            self.driver.service.nodes.poll_peers()
+            self.assertEqual(switches + anew, due.switches)
 
     def one_service(self, servicegroup_api, host):
         found = super().one_service(servicegroup_api, host)

@@ -622,11 +622,10 @@ class TraitsTestCase(base.TrackerTestCase):
     def test_trait_is_left_as_it_is(self):
         self.patch(objects.Service, 'get_by_compute_host',
                    return_value=mock.Mock(disabled=True))
-        leave = True
-        base.replace(
-            handlers.set_traits, self.compute, is_about_to_end=lambda: leave)
+        shutdown = mock.Mock(**{'begun.return_value': True})
+        base.replace(handlers.set_traits, self.compute, shutdown=shutdown)
         self.assertNotIn('COMPUTE_STATUS_DISABLED', self.traits())
-        leave = False
+        shutdown.begun.return_value = False
         self.assertIn('COMPUTE_STATUS_DISABLED', self.traits())
 
     def traits(self):
@@ -639,7 +638,7 @@ class TraitsTestCase(base.TrackerTestCase):
 
     def test_each_node_has_the_trait_that_the_scheduler_asks_for(self):
         base.replace(
-            handlers.set_traits, self.compute, is_about_to_end=lambda: True)
+            handlers.set_traits, self.compute, shutdown=mock.Mock())
         self.assertEqual(
             {'CUSTOM_GOLD', 'COMPUTE_NODE', 'OWNER_NOVA'}, self.traits())
         if not hasattr(request_filter, 'owner_nova_filter'):

@@ -221,14 +221,6 @@ class ScheduleTestCase(ScheduledTestCase):
         self.assertIs(Reason.LEAKED, self.auditor.reason(node))
         self.assertEqual({node}, self.come_to_each())
 
-    def test_what_all_depend_on(self):
-        self.cloud.set('a', stop_marker='stopping')
-        self.audit('a')
-        self.follow()
-        self.assertEqual(set(self.mine), self.come_to_each())
-        self.follow()
-        self.assertEqual(set(), self.come_to_each())
-
     def test_others_come_and_go_and_this_one_is_disabled(self):
         for host, state, due in (
                 ('b', {'up': False}, ()), ('a', {'disabled': True}, self.mine),

@@ -41,18 +41,6 @@ STATES = FREE, USED, LEAKED = 'free', 'used', 'leaked'
 PROGRESS = WAITING, RUNNING = 'waiting', 'running'
 
 
-class Collector:
-    """Collector of prometheus_client: has the metrics of the last survey."""
-
-    def __init__(self):
-        # Replaced in one step, as other threads read it.
-        self.metrics = survey_metrics(False, 0)
-
-    def collect(self):
-        """Return all metrics."""
-        return self.metrics
-
-
 class Exporter(base.CloudCommand, command.Command):
     """Answer Prometheus with what the check finds, and with its figures.
 
@@ -96,19 +84,25 @@ credentials, or the port cannot be had; standard error says what to do).
             'least 1 (default: %(default)s)')
         arguments.add_extent(parser)
 
+    def collect(self):
+        """Return the metrics of the last survey, for prometheus_client."""
+        return self._metrics
+
     def take_action(self, parsed_args):
         """Answer until a signal ends it."""
-        cloud, collector = self.cloud, Collector()
-        server = _started(parsed_args.port, parsed_args.address, collector)
+        cloud = self.cloud
+        # Replaced in one step, as other threads read it.
+        self._metrics = survey_metrics(False, 0)
+        server = _started(parsed_args.port, parsed_args.address, self)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             self.tell(f'answering at port {server.server_port} of '
                       f'{parsed_args.address}')
-            self._survey(cloud, collector, parsed_args)
+            self._survey(cloud, parsed_args)
         except KeyboardInterrupt:
             return arguments.DONE
 
-    def _survey(self, cloud, collector, parsed_args):
+    def _survey(self, cloud, parsed_args):
         """Survey the cloud again and again; print each change of the error."""
         kept, printed = [], ''
         while True:
@@ -120,7 +114,7 @@ credentials, or the port cannot be had; standard error says what to do).
                     seen, seen.at, parsed_args.host)))
             except cloud_state.CloudError as error:
                 problem = str(error)
-            collector.metrics = kept + survey_metrics(
+            self._metrics = kept + survey_metrics(
                 not problem, time.monotonic() - began)
             if problem != printed:
                 printed = problem

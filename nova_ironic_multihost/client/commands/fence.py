@@ -85,23 +85,19 @@ else.
         return self._watch(service.host, parsed_args.wait)
 
     def _declare(self, args):
+        off = args.powered_off
+        if off is not None and host_key(off) != host_key(args.host):
+            raise base.Refused(
+                f'--powered-off names {off}, and {args.host} is to be '
+                'fenced. Look which of them is off.')
         try:
             return fencing.declare(
-                self.cloud, args.host, self._sure(args), args.reason,
+                self.cloud, args.host, off is not None, args.reason,
                 args.retry, self.tell, renew=args.reason is not None)
         except fencing.TooEarly as refused:
             raise base.Refused(
                 f'{refused} Or if it is off for sure, say so: --powered-off '
                 f'{args.host}.') from refused
-
-    @staticmethod
-    def _sure(args):
-        named = args.powered_off
-        if named is not None and host_key(named) != host_key(args.host):
-            raise base.Refused(
-                f'--powered-off names {named}, and {args.host} is to be '
-                'fenced. Look which of them is off.')
-        return named is not None
 
     def _dry_run(self, host):
         known, service = self.ask(host)
@@ -123,7 +119,19 @@ else.
 
         def read():
             seen = self.cloud.read()
-            self._expect_dead(services.named(seen.services, host), reads)
+            service = services.named(seen.services, host)
+            if not service.forced_down:
+                raise base.Refused(
+                    f'{host} is {service.words}: somebody else has taken back '
+                    'that it is forced down. Find out who, and fence it '
+                    'again.')
+            reads.append(service)
+            if fencing.alive(reads):
+                raise base.Refused(
+                    f'{host} is fenced and ALIVE: nova hears from it. What it '
+                    'has begun it may go on with, while others take over. '
+                    'Power it off, or end nova-compute there; if it was '
+                    f'fenced by mistake, "unfence {host}".')
             return self._forecast(seen, host)
 
         return self.follow(
@@ -133,24 +141,6 @@ else.
     def _forecast(self, seen, host):
         return forecast.of_host(seen, host, self.settings,
                                 self.cloud.migrations(host=host).values())
-
-    def _expect_dead(self, service, reads):
-        """Refuse a service that is alive, or not forced down any more.
-
-        :param reads: the earlier reads of the service; gets this one, too
-        """
-        if not service.forced_down:
-            raise base.Refused(
-                f'{service.host} is {service.words}: somebody else '
-                'has taken back that it is forced down. Find out who, and '
-                'fence it again.')
-        reads.append(service)
-        if fencing.alive(reads):
-            raise base.Refused(
-                f'{service.host} is fenced and ALIVE: nova hears from it. '
-                'What it has begun it may go on with, while others take over. '
-                'Power it off, or end nova-compute there; if it was fenced '
-                f'by mistake, "unfence {service.host}".')
 
 
 class Unfence(base.ActingCommand):
@@ -184,7 +174,16 @@ what to do).
         """Wait for heartbeats, and end the fence."""
         _, service = self.ask(parsed_args.host)
         if service.forced_down:
-            service = self._wait_until_alive(service, parsed_args.wait)
+            host, limit = service.host, parsed_args.wait
+            looks = (known for _, known in self.looks(
+                lambda: self.cloud.computes(host), limit, fencing.LOOKS))
+            service = next(fencing.returned(looks, [host]), None)
+            if not service:
+                raise base.Refused(
+                    f'nova has not heard from {host} for {limit:.0f} s, so it '
+                    'stays fenced. Start nova-compute there, and look into '
+                    'its log; with thousands of nodes give it more time '
+                    '(--wait).')
         body = fencing.unwanted(service)
         self.cloud.change(service, body)
         self.say(
@@ -198,17 +197,6 @@ what to do).
             self.say(f'{service.host} is down: it takes nothing until it is '
                      'started')
         return arguments.DONE
-
-    def _wait_until_alive(self, service, limit):
-        """Wait for heartbeats; return the compute service as read last."""
-        looks = (known for _, known in self.looks(
-            lambda: self.cloud.computes(service.host), limit, fencing.LOOKS))
-        for now in fencing.returned(looks, [service.host]):
-            return now
-        raise base.Refused(
-            f'nova has not heard from {service.host} for {limit:.0f} s, so '
-            'it stays fenced. Start nova-compute there, and look into its '
-            'log; with thousands of nodes give it more time (--wait).')
 
 
 class Silent(base.ActingCommand):

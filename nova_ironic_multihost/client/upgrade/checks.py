@@ -15,7 +15,8 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade.inputs import NovaConf
 from nova_ironic_multihost.client.upgrade.inputs import UpgradeInputs
-from nova_ironic_multihost.rules import peers
+from nova_ironic_multihost import conf as options
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
 
 
@@ -106,8 +107,10 @@ def release(known: UpgradeInputs) -> abc.Iterator[str]:
 def settings(known: UpgradeInputs) -> abc.Iterator[str]:
     """Would nova-compute start, and does no request to Ironic wait long?"""
     mine = known.settings
-    yield from map(Fatal, mine.contradictions(
-        max((unit.watchdog for unit in known.watched), default=0)))
+    timing = health.LeaseTiming(mine.conf.rpc_response_timeout, mine.down_time)
+    yield from map(Fatal, options.contradictions(mine.conf, mine.host, max(
+        (timing.over_after(unit.watchdog) for unit in known.watched),
+        default=None)))
     for cause in 'connect', 'status_code':
         option, seconds = f'{cause}_retries', mine.ironic_wait(cause)
         if seconds > mine.down_time:
@@ -255,7 +258,7 @@ def partition(known: UpgradeInputs) -> abc.Iterator[str]:
 
 def zones(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does no availability zone keep free nodes from moving?"""
-    if known.settings.text('ironic_multihost', 'move_across_zones') == 'True':
+    if known.settings.text('move_across_zones') == 'True':
         return
     members, zone_of = collections.defaultdict(list), known.cloud.zones()
     for host in sorted(known.peers):
@@ -288,9 +291,9 @@ def shared_settings(known: UpgradeInputs) -> abc.Iterator[str]:
     for [one, *_], [other, *_] in itertools.combinations(
             by_label.values(), 2):
         if not one.partition.excludes(other.partition):
-            yield (f'{one.host} serves {_described(one.partition)} and '
-                   f'{other.host} {_described(other.partition)}, so that '
-                   'nodes can belong to both: give each host an '
+            yield (f'{one.host} serves {one.partition.label or "all nodes"} '
+                   f'and {other.host} {other.partition.label or "all nodes"}, '
+                   'so that nodes can belong to both: give each host an '
                    '[ironic]conductor_group or [ironic]shard, or none.')
     for group in by_label.values():
         yield from _differences(group)
@@ -300,12 +303,6 @@ def shared_settings(known: UpgradeInputs) -> abc.Iterator[str]:
         yield (f'The settings of {arguments.some(absent)} are not compared: '
                'collect nova.conf of each compute service into one directory '
                'and name that with --collected.')
-
-
-def _described(part: peers.Partition) -> str:
-    return ' and '.join(f'{name} "{value}"' for name, value in (
-        ('conductor group', part.conductor_group),
-        ('shard', part.shard or None)) if value is not None) or 'all nodes'
 
 
 def _differences(group: list[NovaConf]) -> abc.Iterator[str]:

@@ -18,11 +18,9 @@ from nova_ironic_multihost.client.upgrade import inputs
 
 PROGRAM = 'nova-ironic-multihost-status'
 
-#: Width of the table: with its frame, and indented, it fits into 80 columns.
-WIDTH = 72
-
-#: The prefix that oslo.upgradecheck gives the details.
-DETAILS = 'Details: '
+#: Width of the details: with "Details: " and its frame the table fits into 80
+#: columns.
+WIDTH = 63
 
 NO_NOVA = (
     f'{PROGRAM} needs nova, which {sys.executable} does not have: install the '
@@ -72,8 +70,7 @@ class Commands(upgradecheck.UpgradeCommands):
         return details and '\n\n'.join(
             textwrap.fill(sentence, WIDTH, subsequent_indent='  ',
                           break_long_words=False, break_on_hyphens=False)
-            for sentence in (DETAILS + details).splitlines()
-        ).removeprefix(DETAILS)
+            for sentence in details.splitlines())
 
     def _result(self, check):
         """Return the upgradecheck.Result of a check."""

@@ -24,7 +24,6 @@ from oslo_config import cfg
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost import conf as options
-from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
@@ -39,11 +38,8 @@ _PROBE = pathlib.Path(__file__).parents[2] / 'adapters' / 'probe.py'
 UNITS = ('nova-compute.service', 'openstack-nova-compute.service',
          'devstack@n-cpu.service')
 
-#: Options that must be equal on all compute services that share nodes.
-SHARED = (('ironic_multihost', 'ring_partitions'),
-          ('ironic_multihost', 'move_across_zones'),
-          ('ironic_multihost', 'instance_takeover'),
-          ('DEFAULT', 'service_down_time'))
+#: Options of ours that must be equal on all compute services that share nodes.
+SHARED = ('ring_partitions', 'move_across_zones', 'instance_takeover')
 
 
 def once(read):
@@ -88,11 +84,10 @@ class NovaConf:
         except (cfg.Error, ValueError) as error:
             raise Unknown(f'{self.origin}: {error}. Correct it.') from error
 
-    def text(self, group, option):
-        """Return a value as text; None if it is invalid."""
+    def text(self, option):
+        """Return the value of an option of ours; None if it is invalid."""
         try:
-            return str((self.conf if group == 'DEFAULT' else
-                        self.conf[group])[option])
+            return str(self.conf.ironic_multihost[option])
         except ValueError:
             # A contradiction of the settings reports it.
             return None
@@ -100,31 +95,20 @@ class NovaConf:
     @property
     def takes_over_down(self):
         """Whether instances are taken over from hosts that are only down."""
-        return self.text(
-            'ironic_multihost', 'instance_takeover') == takeover.DOWN
+        return self.text('instance_takeover') == takeover.DOWN
 
     @property
     def shared(self):
         """Texts of the options that all hosts must have alike."""
         # All must wait equally long until a host is dead for certain.
-        wait = [('ironic_multihost', 'takeover_after')] * self.takes_over_down
-        shared = {f'[{group}]{option}': self.text(group, option)
-                  for group, option in [*SHARED, *wait]}
+        wait = ['takeover_after'] * self.takes_over_down
+        shared = {f'[ironic_multihost]{option}': self.text(option)
+                  for option in [*SHARED, *wait]}
+        shared['[DEFAULT]service_down_time'] = str(self.down_time)
         if self.partition.label:
             shared['[ironic]peer_list'] = ' '.join(
                 sorted({host_key(peer) for peer in self.partition.peer_list}))
         return shared
-
-    def contradictions(self, watchdog):
-        """Return sentences; the driver refuses to start with any.
-
-        :param watchdog: the longest WatchdogSec of its units, 0 for none.
-        """
-        timing = health.LeaseTiming(
-            self.conf.rpc_response_timeout, self.down_time)
-        return options.contradictions(
-            self.conf, self.host,
-            timing.over_after(watchdog) if watchdog else None)
 
     def ironic_wait(self, cause):
         """Return the seconds that one request to Ironic may be repeated.

@@ -15,8 +15,6 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade.inputs import NovaConf
 from nova_ironic_multihost.client.upgrade.inputs import UpgradeInputs
-from nova_ironic_multihost import conf as options
-from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
 
 
@@ -107,10 +105,8 @@ def release(known: UpgradeInputs) -> abc.Iterator[str]:
 def settings(known: UpgradeInputs) -> abc.Iterator[str]:
     """Would nova-compute start, and does no request to Ironic wait long?"""
     mine = known.settings
-    timing = health.LeaseTiming(mine.conf.rpc_response_timeout, mine.down_time)
-    yield from map(Fatal, options.contradictions(mine.conf, mine.host, max(
-        (timing.over_after(unit.watchdog) for unit in known.watched),
-        default=None)))
+    yield from map(Fatal, mine.contradictions(
+        max((unit.watchdog for unit in known.watched), default=0)))
     for cause in 'connect', 'status_code':
         option, seconds = f'{cause}_retries', mine.ironic_wait(cause)
         if seconds > mine.down_time:

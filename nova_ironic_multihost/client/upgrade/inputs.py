@@ -24,6 +24,7 @@ from oslo_config import cfg
 from nova_ironic_multihost.client import cloud_client
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost import conf as options
+from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
 
@@ -109,6 +110,17 @@ class NovaConf:
             shared['[ironic]peer_list'] = ' '.join(
                 sorted({host_key(peer) for peer in self.partition.peer_list}))
         return shared
+
+    def contradictions(self, watchdog):
+        """Return sentences; the driver refuses to start with any.
+
+        :param watchdog: the longest WatchdogSec of its units, 0 for none.
+        """
+        timing = health.LeaseTiming(
+            self.conf.rpc_response_timeout, self.down_time)
+        return options.contradictions(
+            self.conf, self.host,
+            timing.over_after(watchdog) if watchdog else None)
 
     def ironic_wait(self, cause):
         """Return the seconds that one request to Ironic may be repeated.

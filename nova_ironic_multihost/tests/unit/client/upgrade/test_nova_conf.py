@@ -77,13 +77,13 @@ class SettingsTestCase(NovaConfTestCase):
     def test_defaults_are_those_of_nova(self):
         found = self.of('')
         self.assertEqual(
-            (None, 60, peers.Partition(),
+            (None, 60, peers.Partition(), [],
              {'[ironic_multihost]ring_partitions': '1024',
               '[ironic_multihost]move_across_zones': 'False',
               '[ironic_multihost]instance_takeover': 'forced_down',
               '[DEFAULT]service_down_time': '60'}),
             (found.driver, found.down_time, found.partition,
-             found.shared))
+             found.contradictions(0), found.shared))
         self.assertEqual(
             180 if 'manager_shutdown_timeout' in nova.conf.CONF else 60,
             found.stop_limit)

@@ -38,8 +38,7 @@ FIRST = 20
 #: Nodes that may fail to read until the others are left for later.
 FAILURES = 3
 
-#: Nodes that an audit reads one by one, 11 ms each; more wait for the next
-#: read, and until then nova's driver reads those that it needs.
+#: Unused nodes that an audit reads one by one, 11 ms each; more wait.
 ALONE = 200
 
 #: Listed nodes that cost Ironic as much as one node read alone: 0.5 ms each.
@@ -187,9 +186,10 @@ class Lister:
             return None
 
     def complete(self, nodes: abc.Set[str]) -> Mirror:
-        """Keep the bodies of these nodes alone, and read missing ones.
+        """Keep the bodies of these nodes alone; read missing unused ones.
 
-        If Ironic fails or another thread reads, nova's driver reads them.
+        The next read gets the others. Until then, and while another thread
+        reads, nova's driver reads those that it needs.
         """
         if not self._lock.acquire(blocking=False):
             return self.mirror
@@ -199,10 +199,14 @@ class Lister:
             mirror = listing.mirror.only(nodes)
             missing = [node for node in nodes if node in mirror.nodes
                        and node not in mirror.bodies]
-            if len(missing) <= ALONE:
+            # A takeover does not wait for Ironic.
+            unused = [node for node in missing if mirror.nodes[node] is None]
+            if len(unused) <= ALONE:
                 mirror = mirror.completed([
-                    row for _, row in self.each(missing) if row])
-            elif TOGETHER * len(missing) <= len(mirror.nodes):
+                    row for _, row in self.each(unused) if row])
+                missing = [node for node in missing
+                           if node not in mirror.bodies]
+            if TOGETHER * len(missing) <= len(mirror.nodes):
                 self._requests.update((node, object()) for node in missing)
             else:
                 listing = dataclasses.replace(listing, at=-math.inf)

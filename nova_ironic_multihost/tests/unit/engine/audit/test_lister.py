@@ -385,6 +385,17 @@ class ReaderTestCase(base.BaseTestCase):
         self.assertEqual(mine, self.consumer.mirror.bodies.keys())
         self.assertEqual((2, 0), (self.asked()['node'], self.asked()['page']))
 
+    def test_takeover_does_not_wait_for_ironic(self):
+        self.read()
+        self.ironic.change('node-1', instance='i1')
+        self.read()
+        mine = {'node-1', 'node-2'}
+        self.consumer.wanted = mine.__contains__
+        self.assertEqual(
+            {'node-2'}, self.consumer.reader.complete(mine).bodies.keys())
+        self.read()
+        self.assertEqual(mine, self.consumer.mirror.bodies.keys())
+
     def test_of_what_becomes_mine_some_cannot_be_shown(self):
         self.read()
         self.ironic.broken = {'node-1'}

@@ -141,11 +141,7 @@ LOOKS = 3
 
 
 class TooEarly(Exception):
-    """nova does not report it as dead; the message names the remedy."""
-
-
-class NotYet(TooEarly):
-    """nova does not report it as dead yet, but has had no heartbeat since."""
+    """nova does not report it as dead yet; the message names the remedy."""
 
 
 def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
@@ -162,7 +158,7 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
     :param renew: ``why`` replaces the reason of an earlier fence
     :returns: (the service before the change, whether it was changed)
     :raises TooEarly: nova reports it as up, or no other one as up
-    :raises CloudError: nova has not done it, or that is not known
+    :raises CloudError: it is alive, nova has not done it, or that is not known
     """
     reads: list[cloud_state.Service] = []
 
@@ -173,9 +169,10 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
         refused = refusal(known, service)
         if refused and not sure:
             if alive(reads):
-                raise TooEarly(f'{refused}. Its heartbeats go on coming: it '
-                               'is ALIVE, and nobody waits for it to die.')
-            raise NotYet(f'{refused}.')
+                raise cloud_state.CloudError(
+                    f'{refused}. Its heartbeats go on coming: it is ALIVE, '
+                    'and nobody waits for it to die.')
+            raise TooEarly(f'{refused}.')
         body = wanted(service, why, renew)
         if body:
             services.expect_bare_metal(cloud, known, service)
@@ -183,7 +180,7 @@ def declare(cloud: cloud_client.CloudClient, host: str, sure: bool = False,
         return service, bool(body)
 
     return services.patiently(
-        attempt, patience, (cloud_state.Unanswered, NotYet), tell)
+        attempt, patience, (cloud_state.Unanswered, TooEarly), tell)
 
 
 def returned(looks: abc.Iterable[tuple[cloud_state.Service, ...]],

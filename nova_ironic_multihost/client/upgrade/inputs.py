@@ -250,7 +250,7 @@ class UpgradeInputs:
 
     @once
     def units(self):
-        """systemd's units of nova-compute, a list; None without systemd."""
+        """systemd's loaded units of nova-compute; None without systemd."""
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
@@ -258,7 +258,18 @@ class UpgradeInputs:
                 stdin=subprocess.DEVNULL, capture_output=True, text=True)
         except OSError:
             return None
-        return loaded_units(done.stdout) if done.returncode == 0 else None
+        if done.returncode:
+            return None
+        found = []
+        for paragraph in done.stdout.split('\n\n'):
+            fields = dict(line.partition('=')[::2]
+                          for line in paragraph.splitlines())
+            seconds = _seconds(fields.get('TimeoutStopUSec', ''))
+            if fields.get('LoadState') == 'loaded' and seconds is not None:
+                watchdog = _seconds(fields.get('WatchdogUSec', '')) or 0
+                found.append(Unit(fields['Id'], seconds,
+                                  watchdog if watchdog < math.inf else 0))
+        return found
 
     @property
     def watched(self):
@@ -365,20 +376,6 @@ def _collected(directory):
 
 _SECONDS = {'us': 1e-6, 'ms': 1e-3, 's': 1, 'min': 60, 'h': 3600, 'd': 86400,
             'w': 604800, 'month': 2629800, 'y': 31557600}
-
-
-def loaded_units(shown):
-    """Return the loaded units in the output of ``systemctl show``."""
-    found = []
-    for paragraph in shown.split('\n\n'):
-        fields = dict(line.partition('=')[::2]
-                      for line in paragraph.splitlines())
-        seconds = _seconds(fields.get('TimeoutStopUSec', ''))
-        if fields.get('LoadState') == 'loaded' and seconds is not None:
-            watchdog = _seconds(fields.get('WatchdogUSec', '')) or 0
-            found.append(Unit(
-                fields['Id'], seconds, watchdog if watchdog < math.inf else 0))
-    return found
 
 
 def _seconds(text):

@@ -68,7 +68,7 @@ class DeclareTestCase(base.BaseTestCase):
             {'updated_at': '2026-01-01T00:00:20.000000'},
             {'updated_at': '2026-01-01T00:00:30.000000'}, {'state': 'down'})
         told = self.assertRaises(
-            fencing.TooEarly, self.declare, patience=60)
+            cloud_state.CloudError, self.declare, patience=60)
         self.assertIn('it is ALIVE', str(told))
         self.assertEqual([], self.apis.changes)
 

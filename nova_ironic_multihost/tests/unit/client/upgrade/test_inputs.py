@@ -193,25 +193,28 @@ class UnitsTestCase(InputsTestCase):
         self.run_instead('', 1)
         self.assertIsNone(self.known().units)
 
+    def units(self, shown):
+        self.run_instead(shown)
+        return self.known().units
 
     def test_those_that_exist(self):
         self.assertEqual(
             [('nova-compute.service', 90, 0), ('mine.service', math.inf, 0)],
-            inputs.loaded_units(SHOWN))
+            self.units(SHOWN))
 
     def test_times(self):
         shown = SHOWN.partition('\n\n')[0]
         for text, seconds in (('3min 10s', 190), ('500ms', 0.5),
                               ('1h 1s', 3601), ('2d', 172800)):
-            [unit] = inputs.loaded_units(shown.replace('1min 30s', text))
+            [unit] = self.units(shown.replace('1min 30s', text))
             self.assertEqual(seconds, unit.seconds)
         for text, seconds in (('30s', 30), ('0', 0), ('infinity', 0)):
-            [unit] = inputs.loaded_units(f'{shown}\nWatchdogUSec={text}\n')
+            [unit] = self.units(f'{shown}\nWatchdogUSec={text}\n')
             self.assertEqual(seconds, unit.watchdog)
 
     def test_what_is_not_understood_is_not_judged(self):
-        self.assertEqual([], inputs.loaded_units(''))
-        self.assertEqual([], inputs.loaded_units(
+        self.assertEqual([], self.units(''))
+        self.assertEqual([], self.units(
             SHOWN.partition('\n\n')[0].replace('1min 30s', '3 fortnights')))
 
 

@@ -15,6 +15,7 @@ from nova_ironic_multihost.client import arguments
 from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade.inputs import NovaConf
 from nova_ironic_multihost.client.upgrade.inputs import UpgradeInputs
+from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.rules.peers import host_key
 
 
@@ -287,9 +288,9 @@ def shared_settings(known: UpgradeInputs) -> abc.Iterator[str]:
     for [one, *_], [other, *_] in itertools.combinations(
             by_label.values(), 2):
         if not one.partition.excludes(other.partition):
-            yield (f'{one.host} serves {one.partition.label or "all nodes"} '
-                   f'and {other.host} {other.partition.label or "all nodes"}, '
-                   'so that nodes can belong to both: give each host an '
+            yield (f'{one.host} serves {_described(one.partition)} and '
+                   f'{other.host} {_described(other.partition)}, so that '
+                   'nodes can belong to both: give each host an '
                    '[ironic]conductor_group or [ironic]shard, or none.')
     for group in by_label.values():
         yield from _differences(group)
@@ -299,6 +300,12 @@ def shared_settings(known: UpgradeInputs) -> abc.Iterator[str]:
         yield (f'The settings of {arguments.some(absent)} are not compared: '
                'collect nova.conf of each compute service into one directory '
                'and name that with --collected.')
+
+
+def _described(part: peers.Partition) -> str:
+    return ' and '.join(f'{name} "{value}"' for name, value in (
+        ('conductor group', part.conductor_group),
+        ('shard', part.shard or None)) if value is not None) or 'all nodes'
 
 
 def _differences(group: list[NovaConf]) -> abc.Iterator[str]:

@@ -376,7 +376,7 @@ class SharedSettingsTestCase(base.CheckTestCase):
     def test_nodes_of_two_partitions(self):
         self.assert_found(
             ('compute-1 serves all nodes',
-             'compute-2 conductor_group=g&shard=s'),
+             'compute-2 conductor group "g" and shard "s"'),
             others=self.others('[ironic]\nconductor_group = g\nshard = s\n'))
 
     def test_same_nodes_and_no_peers(self):

@@ -1267,7 +1267,9 @@ class Simulation(stateful.RuleBasedStateMachine):
                     instance.node) not in self._processes), (
                         f'{instance} waits for ever')
                 continue
-            marks = [mark for name in self._processes for mark in
+            # One that is fenced takes up nothing that was lost.
+            marks = [mark for name in self._processes
+                     if not world.services[name].forced_down for mark in
                      takeover.marks(name, ['deleting', 'rebooting'])]
             assert instance.task not in marks, f'{instance} is stuck'
             abandoned = (instance.building and instance.node in world.machines
@@ -1276,8 +1278,7 @@ class Simulation(stateful.RuleBasedStateMachine):
                     and not abandoned):
                 continue
             if instance.host in self._processes:
-                # One that is fenced takes up nothing that was lost, and no
-                # mark if its zone has nobody left to end the takeover.
+                # Nor a mark, if its zone has nobody left for a takeover.
                 fenced = world.services[instance.host].forced_down
                 assert not instance.task or fenced and not (
                     takeover.is_mark(instance.task)

@@ -1271,7 +1271,11 @@ class Simulation(stateful.RuleBasedStateMachine):
             marks = [mark for name in self._processes
                      if not world.services[name].forced_down for mark in
                      takeover.marks(name, ['deleting', 'rebooting'])]
-            assert instance.task not in marks, f'{instance} is stuck'
+            # Nobody takes over from a dead host that is not fenced any more.
+            assert (instance.task not in marks
+                    or instance.host not in self._processes
+                    and not world.services[instance.host].forced_down), (
+                        f'{instance} is stuck')
             abandoned = (instance.building and instance.node in world.machines
                          and world.owner(instance.node) == instance.host)
             if (world.machines.get(instance.node) != instance.uuid

@@ -205,8 +205,8 @@ def _invalid_values(conf):
         try:
             conf[GROUP.name][option.dest]
         except ValueError as exc:
-            yield (f'Correct [{GROUP.name}]{option.name} in '
-                   f'nova.conf: {exc}.')
+            why = str(exc).rpartition(' is not valid: ')[2]
+            yield f'Correct [{GROUP.name}]{option.name} in nova.conf: {why}.'
 
 
 def _contradictions(conf, host, dead_after):

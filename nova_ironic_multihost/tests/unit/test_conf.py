@@ -156,5 +156,6 @@ class ContradictionsTestCase(base.BaseTestCase):
         options.register_opts(conf)
         conf(['--config-file', conf_file])
         sentence, = options.contradictions(conf, 'compute-1')
-        self.assertIn('[ironic_multihost]ring_partitions', sentence)
-        self.assertIn('greater than or equal to 1', sentence)
+        self.assertEqual(
+            'Correct [ironic_multihost]ring_partitions in nova.conf: Should '
+            'be greater than or equal to 1.', sentence)

@@ -973,7 +973,7 @@ class Process:
         self._audit_all()
         # service.begin
         self.auditor.doubt()
-        self.life.probe.note_start()
+        self.life.begin()
         self.began = self.clock()
         self.serving = True
         world.beat(world.services[self.host])

@@ -123,6 +123,12 @@ class Lifecycle:
         if self.systemd:
             self.lease.start()
 
+    def begin(self):
+        """service.begin; systemd had its first sign of life long before."""
+        self.probe.note_start()
+        if self.systemd:
+            self.systemd.tell()
+
     def end(self):
         """service.end, at SIGTERM."""
         with mock.patch.object(periodic, 'threading', self.threads):

@@ -606,6 +606,8 @@ class Process:
 
         self.stopped = 0
         self.dead = False
+        #: nova has had a heartbeat of it.
+        self.heard = False
         self.listening = True
         #: When its start was over.
         self.began = 0

@@ -161,7 +161,7 @@ class State:
     recorded: bool
     stop_marker: str = ''
     closed: bool = False
-    #: Where systemd watches.
+    #: Where systemd watches, and it has been up since its process began.
     running: bool = False
     stamp: int = dataclasses.field(default=0, compare=False)
 
@@ -307,6 +307,7 @@ class World:
             service.outages.clear()
             service.beat = self.clock
             service.stamp = self.clock + self.ahead
+            self.processes[service.host].heard = True
 
     def states(self):
         """Return {host: :class:`State`} of this moment."""
@@ -314,7 +315,8 @@ class World:
         return {host: State(self.up(host), service.disabled,
                             service.forced_down, host in recorded,
                             service.stop_marker, service.closed,
-                            self.watched and host in self.processes,
+                            self.watched and host in self.processes
+                            and self.processes[host].heard,
                             service.stamp)
                 for host, service in self.services.items()}
 

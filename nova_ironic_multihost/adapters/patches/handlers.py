@@ -109,8 +109,15 @@ def note_moves(parts, call):
     service of nova ends, and a running one logs an error; or nova silently
     takes that record (nova.db.main.api:compute_node_create finds a deleted
     one). So the record is read again, and the node left to the other host.
+
+    A save brings the new owner of a record that has moved. nova would write
+    this service's id alone then, and delete the record with this service
+    (nova.db.main.api:service_destroy). So it is read, and judged, again.
     """
     node, tracker = call['resources']['hypervisor_hostname'], call.target
+    tracked = tracker.compute_nodes.get(node)
+    if tracked is not None and tracked.host != tracker.host:
+        tracker.remove_node(node)
     done = False
     try:
         created = call()

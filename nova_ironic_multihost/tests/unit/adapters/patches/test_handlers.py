@@ -14,6 +14,7 @@ from nova.compute import build_results
 from nova.compute import manager
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
+from nova.db.main import api as main_db
 from nova import exception
 from nova import objects
 from nova import rpc
@@ -466,13 +467,13 @@ class CreationsTestCase(base.DatabaseTestCase):
         super().setUp()
         self.services = {host: self.service(host) for host in ('a', 'b')}
 
-    def tracker(self, host):
+    def tracker(self, host, may_take=bool):
         """Return a tracker of nova that creates what it is told to."""
         tracker = resource_tracker.ResourceTracker(
             host, mock.Mock(), reportclient=mock.Mock())
         tracker.service_ref = self.services[host]
         base.replace(
-            base.RECORD_MOVES, mock.Mock(rt=tracker), nodes__may_take=bool,
+            base.RECORD_MOVES, mock.Mock(rt=tracker), nodes__may_take=may_take,
             nodes__may_create=bool)
         return tracker
 
@@ -518,6 +519,24 @@ class CreationsTestCase(base.DatabaseTestCase):
             self.blind -= 1
             raise exception.ComputeHostNotFound(host=uuid)
         return objects.ComputeNodeList.get_all_by_uuids(context, [uuid])[0]
+
+    def test_record_that_moves_before_its_old_owner_saves_it(self):
+        """nova saves its usage at the end of a delete, for example."""
+        old, new = self.tracker('a', lambda record: False), self.tracker('b')
+        self.assertTrue(self.init(old))
+        with mock.patch.object(
+                new, '_update', lambda context, record: record.save()):
+            self.init(new)
+        row = old.compute_nodes[NODE]
+        row.memory_mb_used = 2
+        row.save()
+        self.assertRaises(names.ComputeHostNotFound, self.init, old)
+        self.assertEqual({}, old.compute_nodes)
+        main_db.service_destroy(names.admin_context(), self.services['a'].id)
+        [row] = objects.ComputeNodeList.get_all_by_uuids(
+            names.admin_context(), [NODE])
+        self.assertEqual(('b', self.services['b'].id),
+                         (row.host, row.service_id))
 
     def test_record_that_nobody_else_wants(self):
         tracker = self.tracker('a')

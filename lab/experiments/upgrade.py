@@ -45,9 +45,12 @@ class Losses:
 
     Give :meth:`see` one Observation after the other; the first one tells
     what must stay.
+
+    :param say: function of a sentence, called for each loss when it is seen
     """
 
-    def __init__(self):
+    def __init__(self, say=lambda sentence: None):
+        self._say = say
         self._ids = {}
         self._found = {}
 
@@ -62,7 +65,10 @@ class Losses:
                 now = present[kind].get(node)
                 if now != id_:
                     how = 'lost' if now is None else 'made_anew'
-                    self._found.setdefault(f'{kind}_{how}', set()).add(node)
+                    nodes = self._found.setdefault(f'{kind}_{how}', set())
+                    if node not in nodes:
+                        self._say(f'{kind} of {node}: {how}')
+                    nodes.add(node)
 
     def figures(self):
         """{'records_lost': number, ...}: how many nodes, each counted once.
@@ -90,7 +96,7 @@ def failures(figures):
 
 def run(bench):
     """Upgrade, spread, drain, go back; returns the figures."""
-    losses = Losses()
+    losses = Losses(bench.say)
     bench.recorder.listen(losses.see)
     journey = _Journey(bench)
     [first] = bench.computes.names()

@@ -16,7 +16,8 @@ def figures(**changes):
 class LossesTestCase(base.BaseTestCase):
 
     def found_in(self, *more):
-        losses = upgrade.Losses()
+        self.said = []
+        losses = upgrade.Losses(self.said.append)
         for seen in (views.consistent(), *more):
             losses.see(seen)
         return losses.figures()
@@ -31,10 +32,15 @@ class LossesTestCase(base.BaseTestCase):
     def test_lost_for_a_moment(self):
         found = self.found_in(
             views.without(views.consistent(), 'records', 1),
+            views.without(views.consistent(), 'records', 1),
             views.without(views.consistent(), 'providers', 2),
             views.consistent())
         self.assertEqual((1, 1), (found['records_lost'],
                                   found['providers_lost']))
+        self.assertEqual(
+            [f'records of {views.consistent().records[1].node}: lost',
+             f'providers of {views.consistent().providers[2].uuid}: lost'],
+            self.said)
 
     def test_made_anew_between_two_looks(self):
         changed = views.changed(views.consistent(), 'records', 1, row=77)

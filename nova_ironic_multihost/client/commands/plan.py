@@ -59,14 +59,15 @@ cannot be asked
 
     def take_action(self, parsed_args):
         """Return the table; print the sums to standard error."""
-        planned = plan(self.report(), parsed_args.add, parsed_args.remove,
-                       parsed_args.zone, parsed_args.partition)
-        moved = sum(move.free + move.held for move in planned.moves)
-        left = sum(move.free + move.held for move in planned.moves
+        report = self.report()
+        moves, anyway = plan(report, parsed_args.add, parsed_args.remove,
+                             parsed_args.zone, parsed_args.partition)
+        moved = sum(move.free + move.held for move in moves)
+        left = sum(move.free + move.held for move in moves
                    if not move.target)
         self.tell(
-            f'{moved} of {arguments.counted(planned.nodes, "node")} would '
-            f'move ({planned.anyway or "none"} of them anyway)')
+            f'{moved} of {arguments.counted(len(report.seen.nodes), "node")} '
+            f'would move ({anyway or "none"} of them anyway)')
         if left:
             self.tell(
                 f'nobody would take {arguments.counted(left, "node")}'
@@ -74,10 +75,7 @@ cannot be asked
                 'that serves their conductor group and shard is enabled and '
                 'up. Enable or start one first, or give them a group and '
                 'shard in Ironic that one serves')
-        for host in sorted(planned.before.keys() | planned.after.keys()):
-            self.tell(f'free nodes of {host}: {planned.before.get(host, 0)} '
-                      f'before, {planned.after.get(host, 0)} after')
-        return COLUMNS, planned.moves
+        return COLUMNS, moves
 
 
 class Move(typing.NamedTuple):
@@ -96,28 +94,9 @@ class Move(typing.NamedTuple):
     held: int
 
 
-class Forecast(typing.NamedTuple):
-    """The effects of a change.
-
-    :param moves: by source and target.
-    :param nodes: number of all nodes.
-    :param anyway: number of the moving nodes that would also move without
-        the change, maybe to another host.
-    :param before: member of the ring -> its free nodes without the change,
-        after all moves.
-    :param after: member of the ring -> its free nodes with the change.
-    """
-
-    moves: list[Move]
-    nodes: int
-    anyway: int
-    before: abc.Mapping[HostKey, int]
-    after: abc.Mapping[HostKey, int]
-
-
 def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
          remove: abc.Sequence[str] = (), zone: str | None = None,
-         partition: str | None = None) -> Forecast:
+         partition: str | None = None) -> tuple[list[Move], int]:
     """Return which nodes would move.
 
     A free node moves to the member that the ring prefers; a server of a host
@@ -128,6 +107,8 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
     :param zone: availability zone of the added hosts; None for that of the
         host aggregates.
     :param partition: label of their partition; None if there is only one.
+    :returns: the moves by source and target; and of how many nodes the owner
+        would change without the change of hosts, too, maybe to another host.
     :raises Refused: when the change does not fit the cloud
     """
     seen = report.seen
@@ -156,22 +137,16 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
             if part is joined else part for part in shares))
     moves = collections.defaultdict[tuple[str, str], collections.Counter[bool]
                                     ](collections.Counter)
-    free = _members(before), _members(after)
     anyway = 0
     for node in seen.nodes:
         present = _present(seen, node)
-        owners = _final(before, node, present), _final(after, node, present)
-        if not node.instance_uuid:
-            for counts, owner in zip(free, owners):
-                if owner in counts:
-                    counts[owner] += 1
-        if owners[1] != present:
-            anyway += owners[0] != present
-            moves[present or '', owners[1] or ''][
+        owner = _final(after, node, present)
+        if owner != present:
+            anyway += _final(before, node, present) != present
+            moves[present or '', owner or ''][
                 node.instance_uuid is not None] += 1
-    return Forecast([Move(*hosts, counts[False], counts[True])
-                     for hosts, counts in sorted(moves.items())],
-                    len(seen.nodes), anyway, *free)
+    return [Move(*hosts, counts[False], counts[True])
+            for hosts, counts in sorted(moves.items())], anyway
 
 
 def _partition(shares: tuple[ownership_report.NodeShare, ...],
@@ -188,13 +163,6 @@ def _partition(shares: tuple[ownership_report.NodeShare, ...],
         raise base.Refused(f'There is no partition "{label}". '
                            f'Name one of {labels}.')
     return found[label]
-
-
-def _members(report: ownership_report.OwnershipReport
-             ) -> dict[HostKey, int]:
-    """Return {member: 0} of all rings."""
-    return {host: 0 for part in report.partitions
-            for host in report.preferences(part).members}
 
 
 def _present(seen: cloud_state.CloudState, node: cloud_state.Node

@@ -20,20 +20,20 @@ class PlanTestCase(base.BaseTestCase):
         super().setUp()
         self.seen = test_ownership_report.at_home()
 
-    def plan(self, seen, settings=test_ownership_report.SETTINGS, **change):
+    def planned(self, seen, settings=test_ownership_report.SETTINGS,
+                **change):
         return plan.plan(ownership_report.OwnershipReport(seen, settings),
                          **change)
 
+    def moves(self, *args, **change):
+        return self.planned(*args, **change)[0]
+
     def refused(self, seen=None, **change):
         return str(self.assertRaises(
-            commands.Refused, self.plan, seen or self.seen, **change))
+            commands.Refused, self.planned, seen or self.seen, **change))
 
     def test_no_change_moves_nothing(self):
-        planned = self.plan(self.seen)
-        self.assertEqual(([], 6, 0), (
-            planned.moves, planned.nodes, planned.anyway))
-        self.assertEqual(planned.before, planned.after)
-        self.assertEqual(5, sum(planned.before.values()))
+        self.assertEqual(([], 0), self.planned(self.seen))
 
     def test_what_the_ring_of_the_driver_says_of_one_that_comes(self):
         hosts = ring.Preferences(
@@ -42,34 +42,32 @@ class PlanTestCase(base.BaseTestCase):
             (self.seen.owner_of[node.uuid], hosts.host_for(node.uuid))
             for node in self.seen.nodes[1:]
             if hosts.host_for(node.uuid) != self.seen.owner_of[node.uuid])
-        planned = self.plan(self.seen, add=('New',))
+        moves = self.moves(self.seen, add=('New',))
         self.assertEqual(
             expected, {(move.source, move.target): move.free
-                       for move in planned.moves})
+                       for move in moves})
         self.assertTrue(expected)
-        self.assertEqual({'new'}, {move.target for move in planned.moves})
-        self.assertEqual(expected.total(), planned.after['new'])
+        self.assertEqual({'new'}, {move.target for move in moves})
 
     def test_all_of_one_that_goes_moves(self):
-        planned = self.plan(self.seen, remove=('COMPUTE-1',))
-        self.assertEqual({'compute-1'},
-                         {move.source for move in planned.moves})
+        moves = self.moves(self.seen, remove=('COMPUTE-1',))
+        self.assertEqual({'compute-1'}, {move.source for move in moves})
+        self.assertNotIn('compute-1', {move.target for move in moves})
         self.assertEqual(
             (len(self.seen.free_of('compute-1')), 1),
-            (sum(move.free for move in planned.moves),
-             sum(move.held for move in planned.moves)))
-        self.assertNotIn('compute-1', planned.after)
+            (sum(move.free for move in moves),
+             sum(move.held for move in moves)))
 
     def test_server_stays_in_its_zone(self):
         seen = dataclasses.replace(self.seen, zones={
             host_key('compute-1'): 'a'})
-        held = [move for move in self.plan(seen, remove=('compute-1',)).moves
+        held = [move for move in self.moves(seen, remove=('compute-1',))
                 if move.held]
         self.assertEqual([('compute-1', '')],
                          [(move.source, move.target) for move in held])
         crossing = ownership_report.SharedSettings(points=64, cross_zones=True)
-        held = [move for move in self.plan(
-            seen, settings=crossing, remove=('compute-1',)).moves
+        held = [move for move in self.moves(
+            seen, settings=crossing, remove=('compute-1',))
             if move.held]
         self.assertIn(held[0].target, ('compute-2', 'compute-3'))
 
@@ -77,32 +75,32 @@ class PlanTestCase(base.BaseTestCase):
         seen = dataclasses.replace(
             views.changed(self.seen, 'instances', 0, deleted=True),
             zones={host_key('compute-1'): 'a'})
-        [held] = [move for move in self.plan(
-            seen, remove=('compute-1',)).moves if move.held]
+        [held] = [move for move in self.moves(
+            seen, remove=('compute-1',)) if move.held]
         self.assertIn(held.target, ('compute-2', 'compute-3'))
 
     def test_leaked_machine_of_one_that_is_only_down(self):
         seen = test_ownership_report.service(
             views.changed(self.seen, 'instances', 0, deleted=True),
             'compute-1', up=False)
-        planned = self.plan(seen)
-        self.assertEqual(1, sum(move.held for move in planned.moves))
-        self.assertEqual(planned.anyway, sum(
-            move.free + move.held for move in planned.moves))
+        moves, anyway = self.planned(seen)
+        self.assertEqual(1, sum(move.held for move in moves))
+        self.assertEqual(anyway, sum(
+            move.free + move.held for move in moves))
 
     def test_server_of_one_that_nova_does_not_have(self):
         seen = dataclasses.replace(self.seen, services=tuple(
             service for service in self.seen.services
             if service.host != 'compute-1'))
         self.assertEqual(1, sum(
-            move.held for move in self.plan(seen).moves))
+            move.held for move in self.moves(seen)))
 
     def test_one_that_was_fenced_keeps_its_server_when_it_comes_back(self):
         seen = test_ownership_report.service(
             self.seen, 'compute-1', up=False, forced_down=True)
-        self.assertEqual([], self.plan(seen, add=('compute-1',)).moves)
+        self.assertEqual([], self.moves(seen, add=('compute-1',)))
         leaked = views.changed(seen, 'instances', 0, deleted=True)
-        self.assertEqual([], self.plan(leaked, add=('compute-1',)).moves)
+        self.assertEqual([], self.moves(leaked, add=('compute-1',)))
 
     def test_free_nodes_of_a_zone_without_a_member_go_on_to_another(self):
         seen = dataclasses.replace(test_ownership_report.service(
@@ -115,55 +113,50 @@ class PlanTestCase(base.BaseTestCase):
             rests[everybody.host_for(node)] += 1
         self.assertEqual(
             {host: number for host, number in rests.items() if number},
-            {move.target: move.free for move in self.plan(seen).moves
+            {move.target: move.free for move in self.moves(seen)
              if move.source == 'compute-1'})
 
     def test_free_nodes_stay_in_their_zone(self):
         zones = {host_key(host): 'a' for host in views.HOSTS}
         seen = dataclasses.replace(self.seen, zones=zones)
-        self.assertEqual([], self.plan(
-            seen, add=('new',), zone='b').moves)
-        self.assertEqual(0, self.plan(
-            seen, add=('new',), zone='b').after['new'])
-        self.assertTrue(self.plan(seen, add=('new',), zone='a').moves)
+        self.assertEqual([], self.moves(
+            seen, add=('new',), zone='b'))
+        self.assertTrue(self.moves(seen, add=('new',), zone='a'))
 
     def test_zone_of_the_aggregates(self):
         zones = {host_key(host): zone for host, zone in (
             ('compute-1', 'a'), ('compute-2', 'a'), ('compute-3', 'a'),
             ('new', 'b'))}
         seen = dataclasses.replace(self.seen, zones=zones)
-        self.assertEqual([], self.plan(seen, add=('new',)).moves)
+        self.assertEqual([], self.moves(seen, add=('new',)))
 
     def test_the_last_one_of_all(self):
-        planned = self.plan(self.seen, remove=views.HOSTS)
-        self.assertEqual({''}, {move.target for move in planned.moves})
-        self.assertEqual(6, sum(move.free + move.held
-                                for move in planned.moves))
-        self.assertEqual({}, planned.after)
+        moves = self.moves(self.seen, remove=views.HOSTS)
+        self.assertEqual({''}, {move.target for move in moves})
+        self.assertEqual(6, sum(move.free + move.held for move in moves))
 
     def test_what_moves_anyway(self):
         seen = test_ownership_report.service(
             self.seen, 'compute-1', up=False, forced_down=True)
-        planned = self.plan(seen)
+        moves, anyway = self.planned(seen)
         self.assertEqual(
             (len(seen.owned_by('compute-1')),) * 2,
-            (planned.anyway, sum(move.free + move.held
-                                 for move in planned.moves)))
+            (anyway, sum(move.free + move.held for move in moves)))
 
     def test_server_of_one_that_is_only_down_stays(self):
         seen = test_ownership_report.service(self.seen, 'compute-1', up=False)
         self.assertEqual(0, sum(
-            move.held for move in self.plan(seen).moves))
+            move.held for move in self.moves(seen)))
 
     def test_node_of_nobody(self):
         seen = views.without(self.seen, 'records', 1)
-        [move] = self.plan(seen).moves
+        [move] = self.moves(seen)
         self.assertEqual(('', 1), (move.source, move.free))
 
     def test_server_counts_where_it_is(self):
         seen = views.changed(self.seen, 'records', 0, host='compute-2')
-        [held] = [move for move in self.plan(
-            seen, remove=('compute-1',)).moves if move.held]
+        [held] = [move for move in self.moves(
+            seen, remove=('compute-1',)) if move.held]
         self.assertEqual('compute-1', held.source)
 
     def partitioned(self):
@@ -181,13 +174,13 @@ class PlanTestCase(base.BaseTestCase):
         self.assertIn('"group compute-1"', told)
         self.assertIn('"group compute-1"', self.refused(
             seen, add=('new',), partition='nix'))
-        planned = self.plan(seen, add=('new',), partition='group compute-1')
-        self.assertEqual({'compute-1'} if planned.moves else set(),
-                         {move.source for move in planned.moves})
-        self.assertIn('new', planned.after)
-        planned = self.plan(seen, remove=('compute-1',))
+        self.assertLessEqual(
+            {(move.source, move.target) for move in self.moves(
+                seen, add=('new',), partition='group compute-1')},
+            {('compute-1', 'new')})
         self.assertEqual({('compute-1', '')}, {
-            (move.source, move.target) for move in planned.moves})
+            (move.source, move.target)
+            for move in self.moves(seen, remove=('compute-1',))})
 
     def test_node_that_is_in_the_group_of_another_by_now(self):
         seen = views.changed(
@@ -195,19 +188,18 @@ class PlanTestCase(base.BaseTestCase):
         self.assertEqual(
             {('compute-1', 'compute-2', 1), ('compute-1', '', 0)},
             {(move.source, move.target, move.held)
-             for move in self.plan(seen, remove=('compute-1',)).moves})
+             for move in self.moves(seen, remove=('compute-1',))})
 
     def test_changes_that_make_no_sense(self):
         self.assertIn('no compute service nix', self.refused(
             remove=('nix',)))
 
     def test_one_that_shares_the_nodes_already(self):
-        self.assertEqual([], self.plan(self.seen, add=('compute-1',)).moves)
+        self.assertEqual([], self.moves(self.seen, add=('compute-1',)))
 
     def test_one_that_is_enabled_again(self):
         seen = test_ownership_report.service(
             self.seen, 'compute-1', disabled=True)
-        planned = self.plan(seen, add=('compute-1',))
-        self.assertNotIn('compute-1', planned.before)
-        self.assertIn('compute-1', planned.after)
-        self.assertEqual([], planned.moves)
+        self.assertEqual({'compute-1'}, {
+            move.source for move in self.moves(seen)})
+        self.assertEqual([], self.moves(seen, add=('compute-1',)))

@@ -141,33 +141,16 @@ class CloudClient:
             providers=providers,
             allocations=allocated,
             instances=servers + more,
-            zones=self.zones())
-
-    def zones(self) -> dict[HostKey, str]:
-        """Return host -> availability zone, of hosts with an explicit zone."""
-        found = self.nova.get('/os-aggregates')['aggregates']
-        return peers.host_zones(
-            peers.Aggregate.of(one['uuid'], one['hosts'],
-                                    one['availability_zone'])
-            for one in found)
+            zones=peers.host_zones(
+                peers.Aggregate.of(
+                    one['uuid'], one['hosts'], one['availability_zone'])
+                for one in self.nova.get('/os-aggregates')['aggregates']))
 
     def marked(self, trait: str) -> frozenset[str]:
         """Return the uuids of the resource providers with a trait."""
         return frozenset(
             provider['uuid'] for provider in self.placement.get(
                 '/resource_providers', required=trait)['resource_providers'])
-
-    def nodes_of(self, conductor_group: str | None,
-                 shard: str | None) -> frozenset[str]:
-        """Return the uuids of the nodes of a conductor group and shard.
-
-        :param conductor_group: None for any; '' is the default group
-        :param shard: None for any
-        """
-        # A parameter that is None is not sent.
-        return frozenset(node['uuid'] for node in self._ironic.pages(
-            '/nodes', 'nodes', 'uuid', fields='uuid', shard=shard,
-            conductor_group=conductor_group))
 
     def computes(self, host: str | None = None
                  ) -> tuple[cloud_state.Service, ...]:

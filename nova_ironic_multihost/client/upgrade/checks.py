@@ -230,8 +230,11 @@ def partition(known: UpgradeInputs) -> abc.Iterator[str]:
                    '[ironic]conductor_group or [ironic]shard: unset it, or '
                    'set one of them.')
         return
-    seen, nodes = known.seen, known.cloud.nodes_of(
-        mine.partition.conductor_group, mine.partition.shard)
+    seen, group, shard = (
+        known.seen, mine.partition.conductor_group, mine.partition.shard)
+    nodes = {node.uuid for node in seen.nodes
+             if group in (None, node.conductor_group.lower())
+             and (not shard or shard.casefold() == node.shard.casefold())}
     unknown = sorted(name for name in mine.partition.peer_list
                      if host_key(name) not in seen.service_of)
     if unknown:
@@ -257,9 +260,9 @@ def zones(known: UpgradeInputs) -> abc.Iterator[str]:
     """Does no availability zone keep free nodes from moving?"""
     if known.settings.text('move_across_zones') == 'True':
         return
-    members, zone_of = collections.defaultdict(list), known.cloud.zones()
+    members = collections.defaultdict(list)
     for host in sorted(known.peers):
-        members[zone_of.get(host_key(host))].append(host)
+        members[known.seen.zones.get(host_key(host))].append(host)
     bare = members.pop(None, [])
     if bare and members:
         yield (f'{arguments.some(bare)} is in no availability zone, and '

@@ -215,7 +215,7 @@ class ZonesTestCase(SurveyTestCase):
     def test_zones_that_somebody_has_given(self):
         self.cloud.aggregates = [('z', ['East', 'west']), (None, ['north'])]
         self.assertEqual({'east': 'z', 'west': 'z'},
-                         self.cloud.survey().zones())
+                         self.cloud.survey().read().zones)
 
 
 class MarkedTestCase(SurveyTestCase):
@@ -223,24 +223,6 @@ class MarkedTestCase(SurveyTestCase):
     def test_providers_with_a_trait(self):
         self.assertEqual({'n-0', 'n-2'},
                          self.cloud.survey().marked('OWNER_NOVA'))
-
-
-class NodesOfTestCase(SurveyTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.cloud.nodes = [
-            clouds.node('n-0', conductor_group='g', shard='s'),
-            clouds.node('n-1', conductor_group='g'),
-            clouds.node('n-2', conductor_group='')]
-
-    def test_conductor_group(self):
-        self.assertEqual({'n-0', 'n-1'},
-                         self.cloud.survey().nodes_of('g', None))
-
-    def test_shard_and_both(self):
-        for group in None, 'g':
-            self.assertEqual({'n-0'}, self.cloud.survey().nodes_of(group, 's'))
 
 
 class NovaTestCase(SurveyTestCase):

@@ -2,6 +2,7 @@
 
 """Inputs of the checks from nova.conf files, with all else as it should be."""
 
+import dataclasses
 import pathlib
 from unittest import mock
 
@@ -44,13 +45,13 @@ class CheckTestCase(UpgradeTestCase):
     CHECK = None
 
     def known(self, text='', driver=OURS, host='compute-1', others=(),
-              zones=(), marked=ALL, nodes=ALL, **more):
+              zones=(), marked=ALL, seen=None, **more):
         """Inputs of a host with this nova.conf.
 
         :param others: the nova.conf of other hosts, by name
         :param zones: availability zones of hosts
         :param marked: providers with the trait OWNER_NOVA
-        :param nodes: those of the partition of the host
+        :param seen: the cloud without its zones
         :param more: inputs that are otherwise
         """
         mine = self.write('mine.conf',
@@ -62,10 +63,9 @@ class CheckTestCase(UpgradeTestCase):
         return self.inputs(*argv, kind=type('Inputs', (
             inputs.UpgradeInputs,), {
                 'probe': LOADED, 'nova': '34.0.0', 'units': [],
-                'seen': views.consistent(), 'cloud': mock.Mock(**{
-                    'zones.return_value': dict(zones),
-                    'marked.return_value': marked,
-                    'nodes_of.return_value': nodes}),
+                'seen': dataclasses.replace(
+                    seen or views.consistent(), zones=dict(zones)),
+                'cloud': mock.Mock(**{'marked.return_value': marked}),
                 'placement': ('p.conf', 1, False), **more}))
 
     def assert_silent(self, *args, **more):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import math
 from unittest import mock
 
@@ -281,10 +282,24 @@ class PartitionTestCase(base.CheckTestCase):
     def text(self, *peers, options='conductor_group = g'):
         return f'[ironic]\n{options}\npeer_list = {",".join(peers)}\n'
 
+    def known(self, *args, seen=None, grouped=base.ALL, sharded=(), **more):
+        """Inputs of a host.
+
+        :param grouped: the nodes in group g
+        :param sharded: the nodes in shard s
+        """
+        seen = seen or views.consistent()
+        return super().known(*args, seen=dataclasses.replace(seen, nodes=tuple(
+            dataclasses.replace(
+                node, conductor_group='g' * (node.uuid in grouped),
+                shard='s' * (node.uuid in sharded))
+            for node in seen.nodes)), **more)
+
     def test_peers_that_have_all_the_nodes(self):
         self.assert_silent(self.text('compute-1', 'Compute-2', 'compute-3'))
-        self.assert_silent(self.text(options='shard = s'),
-                           nodes={'node-0', 'node-3'})
+        for options in 'shard = S', 'conductor_group = G\nshard = s':
+            self.assert_silent(self.text(options=options),
+                               sharded={'node-0', 'node-3'})
 
     def test_all_nodes_are_of_all(self):
         self.assert_silent()
@@ -301,8 +316,11 @@ class PartitionTestCase(base.CheckTestCase):
             views.consistent(), 'services', 2, up=False))
 
     def test_no_nodes(self):
-        self.assert_found('Ironic has no node', self.text(),
-                          nodes=frozenset())
+        for options, more in (('conductor_group = g', {'grouped': ()}),
+                              ('shard = s', {}),
+                              ('conductor_group =', {})):
+            self.assert_found('Ironic has no node',
+                              self.text(options=options), **more)
 
     def test_peers_without_group_and_shard(self):
         self.assert_found('[ironic]peer_list has no effect',

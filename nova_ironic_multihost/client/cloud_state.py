@@ -263,10 +263,10 @@ class CloudState:
         names.update((s.key, s.host) for s in self.services)
         return dict(sorted(names.items()))
 
-    def with_down(self, hosts: abc.Set[HostKey]) -> 'CloudState':
-        """Return this state with hosts that count as down."""
+    def with_fenced(self, hosts: abc.Set[HostKey]) -> 'CloudState':
+        """Return this state with hosts that count as fenced."""
         return dataclasses.replace(self, services=tuple(
-            dataclasses.replace(service, up=False)
+            dataclasses.replace(service, up=False, forced_down=True)
             if service.key in hosts else service
             for service in self.services))
 

@@ -138,7 +138,7 @@ def of_host(seen: cloud_state.CloudState, host: str,
     """
     key = host_key(host)
     report = ownership_report.OwnershipReport(
-        seen.with_down({key}), settings)
+        seen.with_fenced({key}), settings)
     node_of = {server.uuid: node for node, server in seen.server_on.items()}
 
     def taker(node: str, used: bool = False) -> _Target:

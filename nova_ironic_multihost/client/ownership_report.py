@@ -40,19 +40,12 @@ Kind: typing.TypeAlias = tuple[str, str]
 class NodeShare:
     """A partition: hosts, and the groups and shards that they share.
 
-    :ivar whole: it has all nodes.
+    :ivar label: the name for people: 'all', or its groups and shards.
     """
 
     hosts: frozenset[HostKey]
     kinds: frozenset[Kind]
-    whole: bool = False
-
-    @property
-    def label(self) -> str:
-        """The name for people: 'all', or its groups and shards."""
-        if self.whole:
-            return 'all'
-        return ' + '.join(map(_words, sorted(self.kinds)))
+    label: str = 'all'
 
 
 def _words(kind: Kind) -> str:
@@ -80,15 +73,16 @@ def partitions(seen: cloud_state.CloudState) -> tuple[NodeShare, ...]:
             frozenset({kind}).union(*(part.kinds for part in shared))))
     every = frozenset(seen.service_of).union(*owners.values())
     if len(found) < 2:
-        return (NodeShare(
-            every, frozenset(map(_kind, seen.nodes)), whole=True),)
+        return (NodeShare(every, frozenset(map(_kind, seen.nodes))),)
     # A host that is down goes to the partition of most of its nodes.
     most = {host: max(owners, key=lambda kind: owners[kind][host])
             for host in every.difference(*(part.hosts for part in found))
             if any(counts[host] for counts in owners.values())}
     return tuple(
-        dataclasses.replace(part, hosts=part.hosts.union(
-            host for host, kind in most.items() if kind in part.kinds))
+        NodeShare(
+            part.hosts.union(host for host, kind in most.items()
+                             if kind in part.kinds),
+            part.kinds, ' + '.join(map(_words, sorted(part.kinds))))
         for part in found)
 
 
@@ -149,6 +143,7 @@ class OwnershipReport:
 
     :param shares: the partitions; None for those of ``seen``.
     :ivar partition_of: host -> its partition, if that is known.
+    :ivar preferences: partition -> what its ring prefers.
     """
 
     def __init__(self, seen: cloud_state.CloudState,
@@ -162,14 +157,19 @@ class OwnershipReport:
         self._of_kind = {
             kind: part for part in self.partitions for kind in part.kinds}
         # As the driver has them: a stop marker disables nothing.
-        self._services = [dataclasses.replace(
+        self._services = peers.by_host(dataclasses.replace(
             one, disabled=one.disabled and not one.stop_marker)
-            for one in seen.services]
+            for one in seen.services)
         self._over = {
             (one.key, one.stop_marker) for one in seen.services
             if one.over or (said := liveness.stop_marker_time(one.stop_marker))
             and seen.at - said.timestamp() >= DOWN_TIME}
-        self._preferences: dict[NodeShare, ring.Preferences] = {}
+        self.preferences = {
+            part: ring.Preferences(
+                {host: seen.zones.get(host) for host
+                 in self._view(host_key(''), part).members if host},
+                settings.points, settings.cross_zones)
+            for part in self.partitions}
         self._facts: dict[HostKey, model.Facts] = {}
         self._records = {record.node: record for record in seen.records}
 
@@ -179,19 +179,8 @@ class OwnershipReport:
 
     def _view(self, host: HostKey, part: NodeShare) -> peers.View:
         """Return the compute services as ``host`` sees them."""
-        return dataclasses.replace(
-            peers.view(self._services, peers.Partition(), host,
-                       over=self._over),
-            peers=None if part.whole else part.hosts)
-
-    def preferences(self, part: NodeShare) -> ring.Preferences:
-        """Return the ring's preferences for a partition."""
-        if part not in self._preferences:
-            self._preferences[part] = ring.Preferences(
-                {host: self.seen.zones.get(host) for host
-                 in self._view(host_key(''), part).members if host},
-                self.settings.points, self.settings.cross_zones)
-        return self._preferences[part]
+        return peers.View(
+            host, self._services, peers=part.hosts, over=self._over)
 
     def taker(self, node: str, host: HostKey | None, used: bool = False
               ) -> HostKey | None:
@@ -202,7 +191,7 @@ class OwnershipReport:
         part = self.partition_of_node(self.seen.node_of[node])
         if part is None:
             return None
-        preferences = self.preferences(part)
+        preferences = self.preferences[part]
         zone = self.seen.zones.get(host) if host is not None else None
         if not used:
             return preferences.host_for(node, zone)
@@ -262,7 +251,7 @@ class OwnershipReport:
             my_instances={one.uuid for one in self.seen.servers_of(host)},
             my_nodes=frozenset(self.seen.owned_by(host)),
             view=view,
-            preferences=self.preferences(part),
+            preferences=self.preferences[part],
             zones=self.seen.zones,
             instance_states=self.seen.instance_of,
             records=self._records,

@@ -156,5 +156,5 @@ def _average_free(report: ownership_report.OwnershipReport
         if seen.usage(node) is cloud_state.Usage.FREE)
     return {host: free[part] / len(members)
             for part in report.partitions
-            for members in [report.preferences(part).members]
+            for members in [report.preferences[part].members]
             for host in members}

@@ -120,15 +120,14 @@ def plan(report: ownership_report.OwnershipReport, add: abc.Sequence[str] = (),
                 f'nova has no compute service {host} that could be removed. '
                 'Look at "nova-ironic-multihost list".')
     # The nodes of removed hosts do not define a partition.
-    shares = ownership_report.partitions(seen.with_down(removed))
+    without = seen.with_fenced(removed)
+    shares = ownership_report.partitions(without)
     joined = _partition(shares, partition) if add else None
     before = ownership_report.OwnershipReport(seen, report.settings, shares)
     after = ownership_report.OwnershipReport(
         dataclasses.replace(
             seen, services=(
-                *(dataclasses.replace(one, up=False, forced_down=True)
-                  if one.key in removed else one
-                  for one in seen.services if one.key not in added),
+                *(one for one in without.services if one.key not in added),
                 *map(cloud_state.Service, added.values())),
             zones={**seen.zones, **(
                 dict.fromkeys(added, zone) if zone else {})}),

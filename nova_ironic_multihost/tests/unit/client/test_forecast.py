@@ -22,7 +22,7 @@ NODES = [f'n-{i}' for i in range(50)]
 def report(seen, points=8, cross_zones=False):
     """The report if compute-2 is down."""
     return ownership_report.OwnershipReport(
-        seen.with_down({'compute-2'}),
+        seen.with_fenced({'compute-2'}),
         ownership_report.SharedSettings(points, cross_zones))
 
 

@@ -31,9 +31,6 @@ from nova_ironic_multihost.rules.peers import host_key
 #: Servers on a host that is down. It lasts until the host is up or fenced.
 ON_DEAD_HOST = 'instance-on-dead-host'
 
-#: A node that is in use without a server, and so cannot be scheduled.
-LEAKED = 'leaked-machine'
-
 # Kind -> sentence; {repair} is the command that mends it.
 _SENTENCES = {
     'compute-missing':
@@ -70,7 +67,7 @@ _SENTENCES = {
     'instance-without-allocation':
         'server {server} is on {host} without an allocation. {repair} mends '
         'it',
-    LEAKED: 'node {subject} {use}',
+    'leaked-machine': 'node {subject} {use}',
     'record-elsewhere':
         'node {subject} is recorded on {owner}, its server {server} is on '
         '{host}',
@@ -242,7 +239,7 @@ def _machines(seen: cloud_state.CloudState) -> abc.Iterator[Finding]:
         server = seen.server_on.get(node.uuid)
         owner = seen.owner_of.get(node.uuid)
         if seen.usage(node).stray:
-            yield _found(LEAKED, node.uuid, use=(
+            yield _found('leaked-machine', node.uuid, use=(
                 f'({node.provision_state}) is held for server '
                 f'{node.instance_uuid}, which does not exist'
                 if node.instance_uuid else 'is active for no server'))

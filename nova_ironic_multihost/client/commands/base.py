@@ -20,7 +20,7 @@ PROGRAM = 'nova-ironic-multihost'
 
 
 class Refused(Exception):
-    """The command is refused; the message names the remedy."""
+    """A command, or a part of it, is refused; the message has the remedy."""
 
 
 def unexpected(error):
@@ -110,18 +110,6 @@ class CloudCommand:
     def tell(self, sentence):
         """Print a sentence to standard error."""
         print(f'{PROGRAM}: {sentence}', file=self.app.stderr)
-
-
-#: The most characters of a reason; with its prefix nova stores 255.
-REASON = 200
-
-
-def reason(text):
-    """Parse a reason of the command line."""
-    if not 0 < len(text) <= REASON:
-        raise argparse.ArgumentTypeError(
-            f'a reason has 1 to {REASON} characters')
-    return text
 
 
 class ActingCommand(CloudCommand, command.Command):

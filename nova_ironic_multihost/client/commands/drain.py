@@ -48,7 +48,7 @@ def wanted(service: cloud_state.Service,
     # it after a fence. Neither counts as drained.
     drained = service.disabled and not (
         service.stop_marker or service.reason.startswith(fencing.REASON))
-    if drained and reason in (None, service.reason):
+    if drained and reason in (None, '', service.reason):
         return {}
     return {'status': 'disabled', 'disabled_reason': reason or REASON}
 
@@ -78,7 +78,7 @@ what to do). Ctrl-C ends the waiting, and nothing else.
         """Add the options."""
         super().add_options(parser)
         parser.add_argument(
-            '--reason', metavar='TEXT', type=base.reason,
+            '--reason', metavar='TEXT',
             help='what nova shows as the reason (default: the one that is '
             f'there, or "{REASON}")')
         parser.add_argument(

@@ -159,7 +159,7 @@ def cloud_metrics(
 ) -> abc.Iterator[core.GaugeMetricFamily]:
     """Yield the metrics of a cloud.
 
-    :param found: its findings and notes
+    :param found: its findings
     """
     yield _one('survey_timestamp_seconds', 'When the cloud was asked with '
                'success last, in seconds since the epoch.', seen.at)
@@ -182,22 +182,20 @@ def cloud_metrics(
         yield _series(f'compute_{name}', text, ('host',), {
             (service.host,): value for service in seen.services
             if (value := read(service)) is not None})
-    yield _nodes_of_computes(seen, found)
+    yield _nodes_of_computes(seen)
     yield _one('nodes', 'Nodes that Ironic shows.', len(seen.nodes))
     yield _one('servers_busy', 'Servers that are in the middle of something.',
                findings.busy(seen))
     yield _oldest(seen)
 
 
-def _nodes_of_computes(
-    seen: cloud_state.CloudState, found: abc.Sequence[findings.Finding]
-) -> core.GaugeMetricFamily:
-    leaked = {finding.subject for finding in found
-              if finding.kind == findings.LEAKED}
+def _nodes_of_computes(seen: cloud_state.CloudState
+                       ) -> core.GaugeMetricFamily:
     counts = collections.Counter(
-        (record.owner, LEAKED if record.node in leaked
+        (record.owner, LEAKED if seen.usage(node).stray
          else USED if record.node in seen.server_of else FREE)
-        for record in seen.records if record.node in seen.node_of)
+        for record in seen.records
+        if (node := seen.node_of.get(record.node)))
     return _series(
         'compute_nodes', 'Nodes that are recorded on the host: free; used by '
         'a server, or about to be; leaked, held for no server.',

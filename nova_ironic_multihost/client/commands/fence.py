@@ -51,7 +51,7 @@ else.
             '--dry-run', action='store_true',
             help='say who would take what, and change nothing')
         parser.add_argument(
-            '--reason', metavar='TEXT', type=base.reason,
+            '--reason', metavar='TEXT',
             help='what nova shows as the reason, after '
             f'"{fencing.REASON}: ", also of one that is fenced already')
         parser.add_argument(
@@ -93,7 +93,7 @@ else.
         try:
             return fencing.declare(
                 self.cloud, args.host, off is not None, args.reason,
-                args.retry, self.tell, renew=args.reason is not None)
+                args.retry, self.tell, renew=bool(args.reason))
         except fencing.TooEarly as refused:
             raise base.Refused(
                 f'{refused} Or if it is off for sure, say so: --powered-off '

@@ -139,7 +139,11 @@ def _repair(repairer, finding, dry_run):
 
 
 class _Repairer:
-    """Returns the write that mends a finding; None if it is in order."""
+    """Returns the write that mends a finding; None if it is in order.
+
+    Before it deletes something nova has to reach all cells: of a cell that it
+    does not reach it shows no record and no server.
+    """
 
     def __init__(self, cloud: cloud_client.CloudClient,
                  seen: cloud_state.CloudState) -> None:
@@ -153,7 +157,7 @@ class _Repairer:
         provider = self._placement.get(path, may_be_gone=True)
         if provider is None or self._cloud.node(uuid):
             return None
-        self._expect_cells()
+        cloud_client.expect_cells(self._cloud.computes())
         if host := self._cloud.owner(uuid):
             raise base.Refused(
                 f'{host} has a record of node {uuid}. While it is up it '
@@ -184,7 +188,7 @@ class _Repairer:
         held = self._placement.get(f'/allocations/{consumer}')
         if not held['allocations'] or self._cloud.server(consumer):
             return None
-        self._expect_cells()
+        cloud_client.expect_cells(self._cloud.computes())
         if server := self._migrations.get(consumer):
             raise base.Refused(f'{consumer} is a migration of server {server} '
                                'that is not over')
@@ -298,13 +302,6 @@ class _Repairer:
     def _service(self, host: str) -> str:
         service = self._seen.service_of.get(host_key(host))
         return service.id if service else 'ID'
-
-    def _expect_cells(self) -> None:
-        """Raise Unanswered unless nova reaches all cells now.
-
-        Of a cell that it does not reach nova shows no record and no server.
-        """
-        cloud_client.expect_cells(self._cloud.computes())
 
 
 # Kind of finding -> its remedy.

@@ -44,10 +44,6 @@ _OURS = ' nova_ironic_multihost.'
 _ACCOUNT = re.compile(r'(\w+://)\S*@')
 
 
-class Missing(Exception):
-    """A part of the report cannot be had; the message says why."""
-
-
 class Report(base.CloudCommand, command.Command):
     """Write one file for a bug report: what this host and the cloud show.
 
@@ -93,7 +89,7 @@ exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
                 ('log', lambda: log(parsed_args))):
             try:
                 text = read()
-            except Missing as error:
+            except base.Refused as error:
                 missing.append(name)
                 text = f'Missing:\n{error}'
             parts.append(f'== {name}\n\n{text}\n')
@@ -112,7 +108,7 @@ exit status: 0 the file is complete, 1 a part is missing, 2 there is no file
         finally:
             app.stdout, app.stderr = streams
         if status == arguments.UNKNOWN:
-            raise Missing(printed.getvalue())
+            raise base.Refused(printed.getvalue())
         return printed.getvalue()
 
     def _write(self, file, text):
@@ -159,8 +155,8 @@ def nova_conf(files):
         # Without the text of the error: it may show a line with a secret.
         found = {}
     if not found:
-        raise Missing('nova.conf is not there, or this user cannot read it: '
-                      'name it with --config-file.')
+        raise base.Refused('nova.conf is not there, or this user cannot read '
+                           'it: name it with --config-file.')
     return found
 
 
@@ -185,7 +181,7 @@ def log(parsed_args):
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
             text = opened.read().decode(errors='replace')
     except OSError as error:
-        raise Missing(f'{path}: {error.strerror}. Name the log of '
-                      'nova-compute with --nova-log.') from error
+        raise base.Refused(f'{path}: {error.strerror}. Name the log of '
+                           'nova-compute with --nova-log.') from error
     lines = [line for line in text.splitlines() if _OURS in line]
     return f'file: {path}\n' + _ACCOUNT.sub(r'\1***@', '\n'.join(lines))

@@ -141,17 +141,15 @@ def stop_time(known: UpgradeInputs) -> abc.Iterator[str]:
         if limit == math.inf else
         f'may take {limit:.0f} s ([DEFAULT]graceful_shutdown_timeout)')
     shorter = f'set shorter times in nova.conf ({_STOP}).'
-    for unit in known.units or ():
+    for unit in known.units:
         if not unit.watchdog and unit.seconds < limit + MARGIN:
             longer = ('' if limit == math.inf else
                       f'set TimeoutStopSec={limit + 10:.0f} there, or ')
             yield (f'{unit.name} is killed {unit.seconds:.0f} s after it is '
                    f'told to end, and nova {takes}: {longer}{shorter}')
     if not known.units and limit + MARGIN > LEAST:
-        yield (('There is no systemd here' if known.units is None else
-                'systemd has no known unit of nova-compute (--unit names '
-                'another)')
-               + f', and nova {takes} to end: set a longer '
+        yield ('No unit of systemd here is known to run nova-compute (--unit '
+               f'names another), and nova {takes} to end: set a longer '
                'docker_graceful_timeout or terminationGracePeriodSeconds, or '
                f'{shorter}')
     waits = min(limit, mine.conf.manager_shutdown_timeout

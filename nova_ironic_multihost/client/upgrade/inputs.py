@@ -250,16 +250,14 @@ class UpgradeInputs:
 
     @once
     def units(self):
-        """systemd's loaded units of nova-compute; None without systemd."""
+        """systemd's loaded units of nova-compute; none without systemd."""
         try:
             done = subprocess.run(
                 ['systemctl', 'show', '--property=Id,LoadState,'
                  'TimeoutStopUSec,WatchdogUSec', *(self._args.unit or UNITS)],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True)
         except OSError:
-            return None
-        if done.returncode:
-            return None
+            return []
         found = []
         for paragraph in done.stdout.split('\n\n'):
             fields = dict(line.partition('=')[::2]
@@ -274,7 +272,7 @@ class UpgradeInputs:
     @property
     def watched(self):
         """Those of :attr:`units` with a watchdog."""
-        return [unit for unit in self.units or () if unit.watchdog]
+        return [unit for unit in self.units if unit.watchdog]
 
     @once
     def cloud(self):

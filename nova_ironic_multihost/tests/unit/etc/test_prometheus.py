@@ -160,8 +160,8 @@ FAULTS = {
         {oldest('move', 'waiting'): '0x30 60+60x89',
          f'{CLOUD}compute_up{{{HOST}}}': 0, nodes('used'): 0}, 10),
     ('LeakedMachines', ''): Fault(
-        {'kind': findings.LEAKED},
-        {finding(findings.LEAKED): 2, nodes('leaked'): 2}, 60),
+        {'kind': 'leaked-machine'},
+        {finding('leaked-machine'): 2, nodes('leaked'): 2}, 60),
     ('FindingsPersist', ''): Fault(
         {'kind': 'stuck'}, {finding('stuck'): 1}, 30),
     ('FindingsPersist', 'a note'): Fault(

@@ -41,10 +41,14 @@ class DrainTestCase(waiting.WaitingTestCase):
         self.assertEqual('new memory',
                          self.cloud.changes[0]['disabled_reason'])
 
-    def test_reasons_that_nova_has_no_room_for(self):
-        for reason in '', 'x' * 201:
-            self.assertIn('1 to 200 characters',
-                          self.refused('east', '--reason', reason))
+    def test_a_reason_that_nova_has_no_room_for(self):
+        self.assertIn('HTTP 400', self.refused('east', '--reason', 'x' * 256))
+
+    def test_an_empty_reason_is_none(self):
+        self.drain('east', '--reason', 'mine')
+        self.drain('east', '--reason', '')
+        self.assertEqual(['mine'], [
+            change['disabled_reason'] for change in self.cloud.changes])
 
     def test_times_that_are_none(self):
         for time in '-1', 'nan', 'soon':

@@ -319,7 +319,7 @@ class UnknownTestCase(StatusTestCase):
             (code, list(found)))
         self.assertIn('says: Segmentation fault', found['Driver'])
         # What is known besides is judged.
-        self.assertIn('There is no systemd here', found['Time to end'])
+        self.assertIn('No unit of systemd here', found['Time to end'])
 
     def test_nobody_has_collected_anything(self):
         self.assert_found(WARNING, 'Same settings on all',

@@ -189,9 +189,9 @@ class UnitsTestCase(InputsTestCase):
 
     def test_no_systemd(self):
         self.run_instead(fails=FileNotFoundError())
-        self.assertIsNone(self.known().units)
+        self.assertEqual([], self.known().units)
         self.run_instead('', 1)
-        self.assertIsNone(self.known().units)
+        self.assertEqual([], self.known().units)
 
     def units(self, shown):
         self.run_instead(shown)

@@ -34,7 +34,7 @@ TASK_LIMIT = 3600.0
 
 
 class CloudError(Exception):
-    """The cloud cannot be asked; the message names the remedy."""
+    """An answer cannot be had; the message names the remedy."""
 
 
 class Unanswered(CloudError):

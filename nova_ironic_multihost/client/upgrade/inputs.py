@@ -22,16 +22,11 @@ import warnings
 from oslo_config import cfg
 
 from nova_ironic_multihost.client import cloud_client
-from nova_ironic_multihost.client import cloud_state
+from nova_ironic_multihost.client.cloud_state import CloudError
 from nova_ironic_multihost import conf as options
 from nova_ironic_multihost.rules import health
 from nova_ironic_multihost.rules.peers import host_key
 from nova_ironic_multihost.rules import takeover
-
-
-class Unknown(cloud_state.CloudError):
-    """An input of this host is not known; the message names the remedy."""
-
 
 _PROBE = pathlib.Path(__file__).parents[2] / 'adapters' / 'probe.py'
 
@@ -49,7 +44,7 @@ def once(read):
     def outcome(self):
         try:
             return read(self), None
-        except cloud_state.CloudError as error:
+        except CloudError as error:
             return None, error
 
     def get(self):
@@ -83,7 +78,7 @@ class NovaConf:
             self.stop_limit = conf.graceful_shutdown_timeout or math.inf
             self.partition = options.partition(conf)
         except (cfg.Error, ValueError) as error:
-            raise Unknown(f'{self.origin}: {error}. Correct it.') from error
+            raise CloudError(f'{self.origin}: {error}. Correct it.') from error
 
     def text(self, option):
         """Return the value of an option of ours; None if it is invalid."""
@@ -168,7 +163,7 @@ class UpgradeInputs:
             return dict(json.loads(done.stdout.splitlines()[-1]))
         except (IndexError, TypeError, ValueError) as error:
             *_, last = done.stderr.splitlines() or ['nothing']
-            raise Unknown(
+            raise CloudError(
                 f'{sys.executable} ends with status {done.returncode} when it '
                 f'is to load the driver, and says: {last}. Mend that, then '
                 'ask again.') from error
@@ -191,7 +186,7 @@ class UpgradeInputs:
             *(f'--config-file={file}' for file in self._args.config_file),
             *(f'--config-dir={name}' for name in self._args.config_dir)]))
         if not found.origin:
-            raise Unknown(
+            raise CloudError(
                 'There is no nova.conf where nova-compute looks for it, or '
                 'not for this user: name it with --config-file, as '
                 'nova-compute is started.')
@@ -231,7 +226,7 @@ class UpgradeInputs:
             **({'default_config_dirs': [], 'use_env': False} if given else {}))
         origin = ', '.join(dict.fromkeys(conf.config_file))
         if not origin:
-            raise Unknown(
+            raise CloudError(
                 'There is no placement.conf here, or not for this user: run '
                 'this where placement is, or name a copy with '
                 '--placement-config FILE.')
@@ -245,8 +240,8 @@ class UpgradeInputs:
                     and 'read committed' not in url.replace('-', ' '))
         except (cfg.Error, ValueError) as error:
             # Without the text of the error: the password may be in it.
-            raise Unknown(f'{origin} cannot be understood: correct it.'
-                          ) from error
+            raise CloudError(
+                f'{origin} cannot be understood: correct it.') from error
 
     @once
     def units(self):
@@ -320,14 +315,14 @@ def _parsed(project, prog, given, **how):
         conf(given, project=project, prog=prog, **how)
     except (cfg.ConfigFileParseError, UnicodeDecodeError) as error:
         # Without the text of the error: the line may have a password in it.
-        raise Unknown(
+        raise CloudError(
             f'{getattr(error, "config_file", " ".join(given))} cannot be '
             'understood: write "[GROUP]" and "option = value", in UTF-8.'
             ) from error
     except (cfg.Error, OSError) as error:
-        raise Unknown(f'{project}.conf cannot be read: {error}. Run this as '
-                      'a user who may read it, and name a file that is there.'
-                      ) from error
+        raise CloudError(
+            f'{project}.conf cannot be read: {error}. Run this as a user who '
+            'may read it, and name a file that is there.') from error
     return conf
 
 
@@ -357,8 +352,8 @@ def _collected(directory):
     try:
         entries = sorted(pathlib.Path(directory).iterdir())
     except OSError as error:
-        raise Unknown(f'{directory} cannot be read: {error}. Name the '
-                      'directory with the collected files.') from error
+        raise CloudError(f'{directory} cannot be read: {error}. Name the '
+                         'directory with the collected files.') from error
     # In the order in which nova-compute reads them.
     found = [(entry.name.removesuffix('.conf'), sorted(
         [entry, *entry.rglob('*')], key=lambda file: (
@@ -367,8 +362,8 @@ def _collected(directory):
     found = [(name, named) for name, files in found if (named := [
         file for file in files if file.suffix == '.conf' and file.is_file()])]
     if not found:
-        raise Unknown(f'{directory} holds no configuration: put the '
-                      'nova.conf of each compute service into it.')
+        raise CloudError(f'{directory} holds no configuration: put the '
+                         'nova.conf of each compute service into it.')
     return found
 
 

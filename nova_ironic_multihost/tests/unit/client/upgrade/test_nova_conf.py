@@ -11,8 +11,8 @@ import warnings
 import fixtures
 import nova.conf
 
+from nova_ironic_multihost.client import cloud_state
 from nova_ironic_multihost.client.upgrade import checks
-from nova_ironic_multihost.client.upgrade import inputs
 from nova_ironic_multihost.rules import peers
 from nova_ironic_multihost.tests.unit.client.upgrade import base
 
@@ -37,7 +37,7 @@ class NovaConfTestCase(base.UpgradeTestCase):
         return self.settings('--config-file', self.write('a.conf', text))
 
     def assert_unknown(self, words, call, *args):
-        error = self.assertRaises(inputs.Unknown, call, *args)
+        error = self.assertRaises(cloud_state.CloudError, call, *args)
         self.assertIn(words, str(error))
         return str(error)
 

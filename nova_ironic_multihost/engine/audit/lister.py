@@ -9,6 +9,7 @@ from collections import abc
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import math
 import random
 import threading
@@ -38,7 +39,7 @@ FIRST = 20
 #: Nodes that may fail to read until the others are left for later.
 FAILURES = 3
 
-#: Unused nodes that an audit reads one by one, 11 ms each; more wait.
+#: Nodes without a body to read one by one, 11 ms each; more wait.
 ALONE = 200
 
 #: Listed nodes that cost Ironic as much as one node read alone: 0.5 ms each.
@@ -71,6 +72,7 @@ class Listing:
         unknown or many.
     :param others: nodes that Ironic has besides the mirror, or None.
     :param at: when all nodes were listed for their fields.
+    :param failed: the last try to list them for their fields has failed.
     :param short_at: when they were listed for their instances alone.
     :param seeks: number of requests for a listing that it has answered.
     """
@@ -80,6 +82,7 @@ class Listing:
     top: tuple[NodeRow, ...] = ()
     others: int | None = None
     at: float = 0.0
+    failed: bool = False
     short_at: float = -math.inf
     seeks: int = 0
 
@@ -131,13 +134,18 @@ class Lister:
 
     def _read_in_full(self, partition: peers.Partition, seconds: float,
                       wanted: Wanted) -> None:
+        begun = self._clock()
         requests = {node: request for node, request
                     in [*self._requests.items()]
                     if self._answered.get(node) is not request}
         listing = self._refreshed(partition, seconds, wanted)
         nodes = requests.keys() & listing.mirror.nodes.keys()
+        if listing.at >= begun:
+            # All have been listed since.
+            nodes = set()
+        missing = itertools.islice(_missing(listing.mirror, wanted), ALONE)
         # Those that failed come last, so that they hold up no other.
-        asked = dict(self.each(sorted(nodes, key=lambda node: (
+        asked = dict(self.each(sorted({*nodes, *missing}, key=lambda node: (
             node in self._failed, random.random()))))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
@@ -161,14 +169,16 @@ class Lister:
         except (MarkerNotFound, InconsistentListing) as exc:
             LOG.info('All nodes of Ironic are listed again: %s.', exc)
             return self._all(before, wanted)
-        if now - listing.at >= seconds:
+        missing = _missing(listing.mirror, wanted) - self._failed
+        if now - listing.at >= seconds or not listing.failed and (
+                TOGETHER * len(missing) > len(listing.mirror.nodes)):
             try:
                 return self._all(listing, wanted)
             except ListingError as exc:
                 # One page that fails must not hide all changes.
                 LOG.info('All nodes of Ironic are listed later: %s', exc)
                 listing = dataclasses.replace(
-                    listing, at=now - (1 - AGAIN) * seconds)
+                    listing, at=now - (1 - AGAIN) * seconds, failed=True)
         # Nor must it hide which nodes are gone: a short page may succeed.
         return (self._all(listing, None) if listing.seeks != self._seeks
                 and now - listing.short_at >= SOON else listing)
@@ -188,8 +198,8 @@ class Lister:
     def complete(self, nodes: abc.Set[str]) -> Mirror:
         """Keep the bodies of these nodes alone; read missing unused ones.
 
-        The next read gets the others. Until then, and while another thread
-        reads, nova's driver reads those that it needs.
+        The next read gets those that are missing then. nova's driver reads
+        those that it needs before.
         """
         if not self._lock.acquire(blocking=False):
             return self.mirror
@@ -197,19 +207,12 @@ class Lister:
             listing = self._listing
             assert listing is not None
             mirror = listing.mirror.only(nodes)
-            missing = [node for node in nodes if node in mirror.nodes
-                       and node not in mirror.bodies]
             # A takeover does not wait for Ironic.
-            unused = [node for node in missing if mirror.nodes[node] is None]
+            unused = [node for node in nodes - mirror.bodies.keys()
+                      if mirror.nodes.get(node, node) is None]
             if len(unused) <= ALONE:
                 mirror = mirror.completed([
                     row for _, row in self.each(unused) if row])
-                missing = [node for node in missing
-                           if node not in mirror.bodies]
-            if TOGETHER * len(missing) <= len(mirror.nodes):
-                self._requests.update((node, object()) for node in missing)
-            else:
-                listing = dataclasses.replace(listing, at=-math.inf)
             self._listing = dataclasses.replace(listing, mirror=mirror)
             return mirror
         finally:
@@ -391,6 +394,11 @@ class Lister:
         """Whether the last of these nodes that exists was updated before."""
         return since is not None and (
             touched := self._first(rows[::-1])) is not None and touched < since
+
+
+def _missing(mirror: Mirror, wanted: Wanted) -> set[str]:
+    """Return the wanted nodes without a body."""
+    return set(filter(wanted, mirror.nodes.keys() - mirror.bodies.keys()))
 
 
 def _others(total: int | None, mirror: Mirror) -> int | None:

@@ -61,6 +61,7 @@ class Ironic:
         changed between two requests.
     :ivar asked: names of what it was asked for.
     :ivar broken: nodes that it lists and cannot show.
+    :ivar broken_pages: it cannot list all nodes.
     :ivar blind: it shows none of its nodes, as to an account without a role.
     """
 
@@ -73,6 +74,7 @@ class Ironic:
         self.meanwhile: Callable[[], None] = lambda: None
         self.asked: list[str] = []
         self.broken: set[str] = set()
+        self.broken_pages = False
         self.blind = False
 
     # What others do.
@@ -115,6 +117,8 @@ class Ironic:
 
     def page(self, partition, after, limit, wanted) -> ListingPage:
         self._answer('page')
+        if self.broken_pages:
+            raise SilentError()
         mark = self._mark(after)
         return self._page(limit, wanted, (
             node for node in sorted(

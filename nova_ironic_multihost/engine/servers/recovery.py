@@ -83,9 +83,10 @@ class Recovery:
         self._unmarked: dict[str, str | None] = {}
         #: Whether a sweep may find something; any thread sets it.
         self._may_be_busy = True
-        # Only the sweep uses these.
+        # Only the sweep uses this.
         self._sweeps = 0
-        #: Instances with a mark of this host, as nova listed them last.
+        #: Instances with a mark of this host, as nova listed them last; no
+        #: worker has taken it off since.
         self._marked: frozenset[str] = frozenset()
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,
@@ -215,7 +216,8 @@ class Recovery:
         if self._operations.last_note is last_note:
             self._operations.forget(unfinished - busy.keys())
         marked = takeover.sort_marked(self._host, busy).to_finish
-        self._marked = marked
+        with self._lock:
+            self._marked = marked - self._at_work
         self.add(sorted(self._due(marked)))
         self._recorder.note_pending(
             Pending.REST, {*marked, *self._in_progress()})
@@ -285,6 +287,8 @@ class Recovery:
             # It may be written later, over the next mark.
             self._operations.note_unfinished(uuid)
             raise
+        with self._lock:
+            self._marked -= {uuid}
         self._carry_out(step, instance, before, machine)
         self._require_finished(uuid, before)
         return True

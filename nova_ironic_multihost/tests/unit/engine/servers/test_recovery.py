@@ -361,6 +361,26 @@ class RecoveryTestCase(InstancesTestCase):
             row.task_state for row in self.instances.rows.values()})
         self.assertEqual(frozenset(), self.recovery._in_progress())
 
+    def test_mark_that_a_worker_cannot_put_back(self):
+        """A sweep does, although nova lists no instances."""
+        def set_states(instance, vm_state, task_state):
+            if task_state == mark and failures:
+                raise failures.pop()
+            return was(instance, vm_state, task_state)
+
+        failures, was = [TimeoutError()], self.instances.set_states
+        mark = takeover.taken('rebooting', 'mine')
+        self.instances.have('active', mark)
+        with mock.patch.multiple(
+                self.instances, set_states=set_states,
+                init=mock.Mock(side_effect=TimeoutError)):
+            self.sweep_often(1)
+            self.assertEqual(('active', 'rebooting'), self.states())
+            with mock.patch.object(self.instances, 'busy',
+                                   side_effect=TimeoutError):
+                self.assertRaises(TimeoutError, self.recovery.sweep)
+        self.assertEqual(('active', mark), self.states())
+
     def test_operation_that_fails_while_nova_lists_the_instances(self):
         """Its note stays, also if an earlier one of it is over."""
         self.instances.have('active', None)

@@ -123,9 +123,12 @@ def judge(seen: StatusSnapshot, limits: HealthLimits) -> HealthState:
         for what, since in (('audit', seen.turns[Work.AUDIT].sign),
                             ('peer poll', seen.turns[Work.PEER_POLL].sign),
                             ('conductor', services.succeeded))}
-    # Asked since the last answer: a poll may be long at work after one.
-    if (silence['conductor'] > limits.conductor
-            and services.ended != services.succeeded):
+    # A poll may be long at work after an answer. So a question must have
+    # failed since, or be without an end.
+    asked = services.sign if services.sign != services.succeeded else None
+    if silence['conductor'] > limits.conductor and (
+            services.ended != services.succeeded
+            or asked is not None and seen.at - asked > limits.conductor):
         return HealthState(False, 'nova-conductor has not answered for '
                            f'{silence["conductor"]:.0f} s: are '
                            'nova-conductor, its database and the message '

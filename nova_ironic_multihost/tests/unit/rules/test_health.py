@@ -179,18 +179,19 @@ def ago(seconds):
 class HealthTestCase(base.BaseTestCase):
 
     #: ``services``: the last answer of the conductor; ``failed``: it has been
-    #: asked once more, without an answer.
+    #: asked once more, without an answer; ``asked``: it has been since then.
     well = {'started': ago(50000), 'audit': ago(5), 'peer_poll': ago(1),
             'services': ago(2), 'failed': False}
 
     def judge(self, limits=BOUNDS, some=well, **changes):
-        def snapshot(audit, peer_poll, services, failed, **fields):
+        def snapshot(audit, peer_poll, services, failed, asked=None,
+                     **fields):
+            ended = ago(0.5) if failed else services
             return pictures.of({
                 Work.AUDIT: RunStats(audit),
                 Work.PEER_POLL: RunStats(peer_poll),
-                Work.SERVICES: RunStats(
-                    ended=ago(0.5) if failed else services,
-                    succeeded=services)}, **fields)
+                Work.SERVICES: RunStats(asked or ended, ended, services)},
+                **fields)
 
         return health.judge(dataclasses.replace(
             snapshot(**some | changes), at=NOW), limits)
@@ -235,6 +236,14 @@ class HealthTestCase(base.BaseTestCase):
                        services=ago(BOUNDS.conductor + 1), failed=True)
         # Since the start.
         self.assertIll('nova-conductor', services=None, failed=True)
+
+    def test_question_to_the_conductor_has_no_end(self):
+        """So it is without RabbitMQ; it is not for want of Ironic then."""
+        for answer in None, ago(BOUNDS.conductor + 2):
+            self.assertWell('is well', services=answer,
+                            asked=ago(BOUNDS.conductor - 1))
+            self.assertIll('nova-conductor', services=answer,
+                           asked=ago(BOUNDS.conductor + 1), asking=ago(5000))
 
     def test_messages_that_nobody_reads(self):
         self.assertIll('Nobody reads the messages', listening=False)

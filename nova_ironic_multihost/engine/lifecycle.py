@@ -70,6 +70,8 @@ class Shutdown:
         self._now = now
         self._sleep = sleep
         self._started = False
+        #: The last undo() had no answer.
+        self._unsure = False
         self._begun = threading.Event()
         self._said = threading.Event()
 
@@ -109,17 +111,21 @@ class Shutdown:
         of a killed process may come late. From the first call on this process
         writes a marker when it stops.
 
-        :returns: whether the service may have been enabled by this.
+        :returns: whether the service may have been enabled by this; of several
+            calls in a row without an answer, only at the first.
         """
         if self.begun():
             return False
         self._started = True
-        undone = True
+        unsure, self._unsure = self._unsure, True
+        undone = not unsure
         try:
             undone = self._registration.take_back()
+            self._unsure = False
             if undone:
                 LOG.info('This compute service was stopped, and is enabled '
                          'again.')
+            undone = undone or unsure
         except Exception as exc:  # noqa: BLE001
             LOG.warning('It is not known whether nova has this compute '
                         'service disabled since it was stopped: %s. It is '

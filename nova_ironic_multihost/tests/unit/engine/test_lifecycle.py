@@ -119,6 +119,14 @@ class DepartureTestCase(base.BaseTestCase):
             self.departure.undo()
         self.assertIn('gone', logs.output[0])
 
+    def test_what_calls_without_an_answer_may_have_done(self):
+        """All nodes are audited again for it: not at each poll."""
+        self.registration.take_back.side_effect = [
+            OSError, OSError, OSError, False, False, True, True, OSError]
+        self.assertEqual(
+            [True, False, False, True, False, True, True, True],
+            [self.departure.undo() for _ in range(8)])
+
     def test_who_ends_takes_nothing_back(self):
         self.begin()
         self.departure.undo()

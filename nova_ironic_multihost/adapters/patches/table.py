@@ -201,7 +201,7 @@ _AUDITS = (
     Row('tracker', '_init_compute_node', 'context resources',
         handlers.note_moves,
         'a record that another host creates at the same time refuses one '
-        'node, and does not end the service'),
+        'node, and does not end the service; one that has moved stays whole'),
     Row('manager', '_update_available_resource_for_node', 'nodename',
         handlers.audit_if_due,
         'a node of which nothing has changed is not audited each time'),

@@ -50,9 +50,8 @@ class NodeAudits:
             self._undo_stop()
         try:
             nodes = self.audit_all()
-            if has_stop_marker(self._service.auditor.last.view):
-                # With a marker the others pull these nodes.
-                self._undo_stop()
+            # With a marker the others pull these nodes.
+            self._undo_stop(has_stop_marker(self._service.auditor.last.view))
             return nodes
         finally:
             # nova audits once before it listens for builds.
@@ -102,11 +101,10 @@ class NodeAudits:
             self._service.recovery.note_silence()
             raise
         finally:
-            if has_stop_marker(self._service.peer_poller.view):
-                self._undo_stop()
+            self._undo_stop(has_stop_marker(self._service.peer_poller.view))
 
-    def _undo_stop(self):
-        if self._service.shutdown.undo():
+    def _undo_stop(self, found=True):
+        if self._service.shutdown.undo(found):
             # Audits may have marked nodes as of a disabled service.
             self._service.due_nodes.switches += 1
 

@@ -70,7 +70,7 @@ class Shutdown:
         self._now = now
         self._sleep = sleep
         self._started = False
-        #: The last undo() had no answer.
+        #: The last removal of a marker had no answer.
         self._unsure = False
         self._begun = threading.Event()
         self._said = threading.Event()
@@ -104,21 +104,23 @@ class Shutdown:
                         'service_down_time. If that lasts: is '
                         'nova-conductor up?')
 
-    def undo(self) -> bool:
+    def undo(self, found: bool = True) -> bool:
         """Remove the stop marker of an earlier process; raises nothing.
 
-        Called before the first audit, and when a marker is found: the write
-        of a killed process may come late. From the first call on this process
-        writes a marker when it stops.
+        Called before the first audit and after each look at the services: the
+        write of a killed process may come late. From the first removal on this
+        process writes a marker when it stops.
 
-        :returns: whether the service may have been enabled by this; of several
-            calls in a row without an answer, only at the first.
+        :param found: nova has shown a marker. Without one, only a removal that
+            had no answer is repeated.
+        :returns: whether this, or one without an answer before it, may have
+            enabled the service.
         """
-        if self.begun():
+        if self.begun() or not (found or self._unsure):
             return False
         self._started = True
         unsure, self._unsure = self._unsure, True
-        undone = not unsure
+        undone = False
         try:
             undone = self._registration.take_back()
             self._unsure = False

@@ -1002,8 +1002,7 @@ class Process:
         self._recovery.took_over(found.taken_over, found.at_rest)
         self._looked_for = frozenset()
         self._check_kept(found)
-        if found.view.services[self.host].stop_marker:
-            self._undo_stop()
+        self._undo_stop(found.view)
         self._due_nodes.skip_unchanged(found.nodes)
         self._rebalancer.once(self._settings.partition.label)
         pause()
@@ -1031,11 +1030,11 @@ class Process:
         with contextlib.suppress(ports.ListingError):
             view = self._look.once(self._settings)
             self._due_nodes.follow(self._settings, view)
-            if view.services[self.host].stop_marker:
-                self._undo_stop()
+            self._undo_stop(view)
 
-    def _undo_stop(self):
-        if self.life.shutdown.undo():
+    def _undo_stop(self, view=None):
+        if self.life.shutdown.undo(
+                view is None or bool(view.services[self.host].stop_marker)):
             self._due_nodes.switches += 1
 
     def _acquired(self, found, mine):

@@ -1064,9 +1064,12 @@ class EndTestCase(DriverTestCase):
         """An audit may have read that the service is disabled."""
         self.driver.service.nodes.poll_peers()
         due = self.driver.service.due_nodes
-        for taken_back, anew in ([False], 0), ([True], 1), (OSError, 1):
+        for said, taken_back, anew in (
+                ('bye', [False], 0), ('bye', [True], 1), ('bye', OSError, 0),
+                # It has been, without an answer.
+                ('', [False], 1), ('', AssertionError, 0)):
             self.registration.take_back.side_effect = taken_back
-            self.said, switches = 'bye', due.switches
+            self.said, switches = said, due.switches
             self.driver.service.nodes.poll_peers()
             self.assertEqual(switches + anew, due.switches)
 

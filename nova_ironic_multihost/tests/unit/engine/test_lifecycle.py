@@ -120,12 +120,20 @@ class DepartureTestCase(base.BaseTestCase):
         self.assertIn('gone', logs.output[0])
 
     def test_what_calls_without_an_answer_may_have_done(self):
-        """All nodes are audited again for it: not at each poll."""
+        """All nodes are audited again for it: once, and not at each poll."""
         self.registration.take_back.side_effect = [
-            OSError, OSError, OSError, False, False, True, True, OSError]
+            OSError, OSError, False, False, True, True]
         self.assertEqual(
-            [True, False, False, True, False, True, True, True],
-            [self.departure.undo() for _ in range(8)])
+            [False, False, True, False, True, True],
+            [self.departure.undo() for _ in range(6)])
+
+    def test_call_without_an_answer_that_nova_carries_out_late(self):
+        self.registration.take_back.side_effect = [OSError, OSError, False]
+        self.assertEqual(
+            [False, False, True, False],
+            [self.departure.undo(found)
+             for found in (True, False, False, False)])
+        self.assertEqual(3, self.registration.take_back.call_count)
 
     def test_who_ends_takes_nothing_back(self):
         self.begin()

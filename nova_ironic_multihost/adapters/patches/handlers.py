@@ -91,14 +91,21 @@ def judge_again(parts, call):
 
     A deleted record was judged as one that is created; nova has undeleted it
     for its old owner by then.
+
+    Of a record in its cache nova compares the service_id alone, and makes it
+    this service's (ResourceTracker._init_compute_node). If another host has
+    the record by now, it would be deleted with this service
+    (nova.db.main.api:service_destroy).
     """
     call()
-    node = call['compute_node'].uuid
-    if node in parts.moving:
-        host, deleted = parts.moving[node]
+    tracked, tracker = call['compute_node'], call.target
+    node = tracked.uuid
+    if node in parts.moving or 'service_id' in tracked.obj_what_changed():
+        host, deleted = parts.moving.get(node, (tracker.host, True))
         row = _record(call, node)
         if row is None or row.host != host or not (
                 deleted or parts.nodes.may_take(db.record(row))):
+            tracker.remove_node(tracked.hypervisor_hostname)
             raise names.ComputeHostNotFound(host=node)
 
 
@@ -109,15 +116,8 @@ def note_moves(parts, call):
     service of nova ends, and a running one logs an error; or nova silently
     takes that record (nova.db.main.api:compute_node_create finds a deleted
     one). So the record is read again, and the node left to the other host.
-
-    A save brings the new owner of a record that has moved. nova would write
-    this service's id alone then, and delete the record with this service
-    (nova.db.main.api:service_destroy). So it is read, and judged, again.
     """
     node, tracker = call['resources']['hypervisor_hostname'], call.target
-    tracked = tracker.compute_nodes.get(node)
-    if tracked is not None and tracked.host != tracker.host:
-        tracker.remove_node(node)
     done = False
     try:
         created = call()

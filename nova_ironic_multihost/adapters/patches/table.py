@@ -197,11 +197,12 @@ _AUDITS = (
         'this host takes no record of another host without asking'),
     Row('tracker', '_update_to_placement', 'context compute_node',
         handlers.judge_again,
-        'a record that others get while placement is told stays theirs'),
+        'a record that others get while placement is told stays theirs, and '
+        'so does one that they got long before'),
     Row('tracker', '_init_compute_node', 'context resources',
         handlers.note_moves,
         'a record that another host creates at the same time refuses one '
-        'node, and does not end the service; one that has moved stays whole'),
+        'node, and does not end the service'),
     Row('manager', '_update_available_resource_for_node', 'nodename',
         handlers.audit_if_due,
         'a node of which nothing has changed is not audited each time'),

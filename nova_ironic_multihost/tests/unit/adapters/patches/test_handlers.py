@@ -186,6 +186,7 @@ class RecordMovesTestCase(base.TrackerTestCase):
         self.rt._init_compute_node(context, resources)
         saved.assert_called_once()
         # Of a record that stays nobody asks again.
+        self.rt.compute_nodes[NODE].obj_reset_changes()
         self.rt._update(context, self.rt.compute_nodes.pop(NODE))
         saved.reset_mock()
         for _ in 'another', 'deleted':
@@ -472,6 +473,8 @@ class CreationsTestCase(base.DatabaseTestCase):
         tracker = resource_tracker.ResourceTracker(
             host, mock.Mock(), reportclient=mock.Mock())
         tracker.service_ref = self.services[host]
+        self.useFixture(fixtures.MockPatchObject(
+            tracker, '_update_to_placement'))
         base.replace(
             base.RECORD_MOVES, mock.Mock(rt=tracker), nodes__may_take=may_take,
             nodes__may_create=bool)
@@ -520,23 +523,51 @@ class CreationsTestCase(base.DatabaseTestCase):
             raise exception.ComputeHostNotFound(host=uuid)
         return objects.ComputeNodeList.get_all_by_uuids(context, [uuid])[0]
 
+    def audit(self, tracker):
+        self.init(tracker)
+        with mock.patch.object(
+                tracker, '_resource_change', return_value=True):
+            tracker._update(names.admin_context(), tracker.compute_nodes[NODE])
+
+    def assertIsWholly(self, host):
+        """And stays when the other one's service is deleted."""
+        [other] = self.services.keys() - {host}
+        main_db.service_destroy(
+            names.admin_context(), self.services[other].id)
+        [row] = objects.ComputeNodeList.get_all_by_uuids(
+            names.admin_context(), [NODE])
+        self.assertEqual((host, self.services[host].id),
+                         (row.host, row.service_id))
+
     def test_record_that_moves_before_its_old_owner_saves_it(self):
         """nova saves its usage at the end of a delete, for example."""
         old, new = self.tracker('a', lambda record: False), self.tracker('b')
-        self.assertTrue(self.init(old))
-        with mock.patch.object(
-                new, '_update', lambda context, record: record.save()):
-            self.init(new)
-        row = old.compute_nodes[NODE]
-        row.memory_mb_used = 2
-        row.save()
-        self.assertRaises(names.ComputeHostNotFound, self.init, old)
+        self.audit(old)
+        self.audit(new)
+        old.compute_nodes[NODE].save()
+        self.assertRaises(names.ComputeHostNotFound, self.audit, old)
         self.assertEqual({}, old.compute_nodes)
+        self.assertIsWholly('b')
+
+    def test_record_of_a_service_that_was_deleted_and_made_again(self):
+        """nova undeletes it with the id of the deleted service."""
+        self.audit(self.tracker('a'))
         main_db.service_destroy(names.admin_context(), self.services['a'].id)
-        [row] = objects.ComputeNodeList.get_all_by_uuids(
-            names.admin_context(), [NODE])
-        self.assertEqual(('b', self.services['b'].id),
-                         (row.host, row.service_id))
+        self.services['a'] = self.service('a')
+        old, new = self.tracker('a', lambda record: False), self.tracker('b')
+        self.init(old)
+        self.audit(new)
+        self.assertRaises(names.ComputeHostNotFound, self.audit, old)
+        self.assertIsWholly('b')
+
+    def test_service_id_of_a_record_of_ones_own(self):
+        self.audit(self.tracker('a'))
+        main_db.service_destroy(names.admin_context(), self.services['a'].id)
+        self.services['a'] = self.service('a')
+        tracker = self.tracker('a')
+        for _ in range(2):
+            self.audit(tracker)
+        self.assertIsWholly('a')
 
     def test_record_that_nobody_else_wants(self):
         tracker = self.tracker('a')

@@ -139,14 +139,15 @@ class Lister:
                     in [*self._requests.items()]
                     if self._answered.get(node) is not request}
         listing = self._refreshed(partition, seconds, wanted)
-        nodes = requests.keys() & listing.mirror.nodes.keys()
-        if listing.at >= begun:
-            # All have been listed since.
-            nodes = set()
-        missing = itertools.islice(_missing(listing.mirror, wanted), ALONE)
+        nodes, missing = set[str](), set[str]()
+        if listing.at < begun:
+            # Else all have been listed since.
+            nodes = requests.keys() & listing.mirror.nodes.keys()
+            missing = _missing(listing.mirror, wanted)
         # Those that failed come last, so that they hold up no other.
-        asked = dict(self.each(sorted({*nodes, *missing}, key=lambda node: (
-            node in self._failed, random.random()))))
+        asked = dict(self.each(sorted(
+            {*nodes, *itertools.islice(missing, ALONE)}, key=lambda node: (
+                node in self._failed, random.random()))))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = listing.mirror.only(listing.mirror.bodies.keys() - left).met(
@@ -280,6 +281,7 @@ class Lister:
         return Listing(
             before.partition, mirror, others=_others(total, mirror),
             at=now if wanted else before.at,
+            failed=not wanted and before.failed,
             short_at=before.short_at if wanted else now, seeks=seeks)
 
     def _count(self, partition: peers.Partition) -> int | None:

@@ -642,10 +642,10 @@ class TakenTestCase(base.BaseTestCase):
             self.read(frozenset())
         self.reader.complete(self.MINE)
 
-    def read(self, wanted=MINE):
+    def read(self, wanted=MINE, seconds=POLL):
         """Return how often all nodes were listed."""
-        self.clock += POLL
-        self.ironic.wait(POLL)
+        self.clock += seconds
+        self.ironic.wait(seconds)
         self.ironic.asked.clear()
         self.reader.read(peers.Partition(), ROUND, wanted.__contains__)
         return self.ironic.asked.count('page')
@@ -662,6 +662,24 @@ class TakenTestCase(base.BaseTestCase):
         self.reader.complete(self.MINE)
         self.assertEqual(0, self.read())
         self.assertEqual(self.MINE, self.reader.mirror.bodies.keys())
+
+    def test_page_that_fails_with_bodies(self):
+        """A listing without them is no reason to try one with them again."""
+        page = self.ironic.page
+
+        def fail(partition, after, limit, wanted):
+            if wanted:
+                raise listings.SilentError
+            return page(partition, after, limit, wanted)
+
+        tries = mock.Mock(side_effect=fail)
+        self.useFixture(fixtures.MockPatchObject(self.ironic, 'page', tries))
+        self.read()
+        tries.reset_mock()
+        self.reader.seek()
+        for wanted in self.MINE, {f'node-{n}' for n in range(4)}:
+            self.read(wanted, 1)
+        self.assertEqual([None], [call.args[3] for call in tries.mock_calls])
 
     def test_node_that_cannot_be_shown(self):
         """Ironic lists all of them once."""

@@ -88,6 +88,8 @@ class Recovery:
         #: Instances with a mark of this host, as nova listed them last; no
         #: worker has taken it off since.
         self._marked: frozenset[str] = frozenset()
+        #: Those of which one has, since the last listing began.
+        self._removed: set[str] = set()
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,
             retry.here)
@@ -210,6 +212,8 @@ class Recovery:
                 or self._in_progress()):
             return
         self._may_be_busy = False
+        with self._lock:
+            self._removed.clear()
         busy = self._instances.busy(self._name)
         self._may_be_busy = self._may_be_busy or bool(busy)
         # The list may be older than a note that was made meanwhile.
@@ -217,7 +221,7 @@ class Recovery:
             self._operations.forget(unfinished - busy.keys())
         marked = takeover.sort_marked(self._host, busy).to_finish
         with self._lock:
-            self._marked = marked - self._at_work
+            self._marked = marked - self._removed
         self.add(sorted(self._due(marked)))
         self._recorder.note_pending(
             Pending.REST, {*marked, *self._in_progress()})
@@ -289,6 +293,7 @@ class Recovery:
             raise
         with self._lock:
             self._marked -= {uuid}
+            self._removed.add(uuid)
         self._carry_out(step, instance, before, machine)
         self._require_finished(uuid, before)
         return True

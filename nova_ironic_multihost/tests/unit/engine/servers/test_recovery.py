@@ -381,6 +381,31 @@ class RecoveryTestCase(InstancesTestCase):
                 self.assertRaises(TimeoutError, self.recovery.sweep)
         self.assertEqual(('active', mark), self.states())
 
+    def test_mark_that_is_taken_off_while_nova_lists_the_instances(self):
+        def set_states(instance, vm_state, task_state):
+            if task_state == mark and failures:
+                raise failures.pop()
+            return was(instance, vm_state, task_state)
+
+        def busy(host):
+            found = listed(host)
+            self.recovery._work_on('i1')
+            return found
+
+        failures, was = [TimeoutError()], self.instances.set_states
+        mark, listed = takeover.taken('rebooting', 'mine'), self.instances.busy
+        self.instances.have('active', mark)
+        self.recovery._start = lambda *args: False
+        with mock.patch.multiple(
+                self.instances, set_states=set_states, busy=busy,
+                init=mock.Mock(side_effect=TimeoutError)):
+            self.recovery.sweep()
+        self.assertEqual(('active', 'rebooting'), self.states())
+        with mock.patch.object(self.instances, 'busy',
+                               side_effect=TimeoutError):
+            self.assertRaises(TimeoutError, self.recovery.sweep)
+        self.assertEqual(('active', mark), self.states())
+
     def test_operation_that_fails_while_nova_lists_the_instances(self):
         """Its note stays, also if an earlier one of it is over."""
         self.instances.have('active', None)

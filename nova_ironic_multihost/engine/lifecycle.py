@@ -70,8 +70,8 @@ class Shutdown:
         self._now = now
         self._sleep = sleep
         self._started = False
-        #: The last removal of a marker had no answer.
-        self._unsure = False
+        #: The last removal of a marker that had no answer yet.
+        self._unsure: object = None
         self._begun = threading.Event()
         self._said = threading.Event()
 
@@ -119,15 +119,18 @@ class Shutdown:
         if self.begun() or not (found or self._unsure):
             return False
         self._started = True
-        unsure, self._unsure = self._unsure, True
+        before, removal = self._unsure, object()
+        self._unsure = removal
         undone = False
         try:
             undone = self._registration.take_back()
-            self._unsure = False
+            # Another thread may have begun one since.
+            if self._unsure is removal:
+                self._unsure = None
             if undone:
                 LOG.info('This compute service was stopped, and is enabled '
                          'again.')
-            undone = undone or unsure
+            undone = undone or before is not None
         except Exception as exc:  # noqa: BLE001
             LOG.warning('It is not known whether nova has this compute '
                         'service disabled since it was stopped: %s. It is '

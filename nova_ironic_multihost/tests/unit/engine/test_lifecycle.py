@@ -127,6 +127,18 @@ class DepartureTestCase(base.BaseTestCase):
             [False, False, True, False, True, True],
             [self.departure.undo() for _ in range(6)])
 
+    def test_two_threads_of_which_one_has_no_answer(self):
+        def answer():
+            # The other one asks meanwhile.
+            self.registration.take_back.side_effect = OSError
+            self.assertFalse(self.departure.undo())
+            return False
+
+        self.registration.take_back.side_effect = answer
+        self.departure.undo()
+        self.registration.take_back.side_effect = [False]
+        self.assertTrue(self.departure.undo(found=False))
+
     def test_call_without_an_answer_that_nova_carries_out_late(self):
         self.registration.take_back.side_effect = [OSError, OSError, False]
         self.assertEqual(

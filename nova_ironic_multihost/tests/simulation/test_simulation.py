@@ -1091,6 +1091,8 @@ class Simulation(stateful.RuleBasedStateMachine):
             self._round()
         assert moves == len(self.world.moves), (
             f'nodes go on moving: {self.world.moves[moves:]}')
+        # Looks before the first audit, which needs Ironic, had no effect.
+        self._look_all()
         # A node that moved just now may have a build that waits elsewhere.
         for _ in range(WAITED):
             self._wait(1)

@@ -1304,6 +1304,10 @@ class Simulation(stateful.RuleBasedStateMachine):
                          or provider.disabled)):
                 raise AssertionError(f'nobody offers {node}, which is free')
             service = self.world.services.get(self.world.owner(node))
+            its = self.world.instances.get(instance)
+            if its and its.host and service and its.host != service.host:
+                # Nobody else may audit it, and its server has it.
+                continue
             if (provider and service and service.host in self._processes
                     and self.world.up(service.host) and service.disabled
                     and not provider.disabled):

@@ -118,6 +118,10 @@ def note_moves(parts, call):
     one). So the record is read again, and the node left to the other host.
     """
     node, tracker = call['resources']['hypervisor_hostname'], call.target
+    tracked = tracker.compute_nodes.get(node)
+    if tracked is not None and tracked.host != tracker.host:
+        # A save has brought the new owner: the record is judged anew.
+        tracker.remove_node(node)
     done = False
     try:
         created = call()

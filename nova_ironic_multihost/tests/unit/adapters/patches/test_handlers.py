@@ -473,8 +473,8 @@ class CreationsTestCase(base.DatabaseTestCase):
         tracker = resource_tracker.ResourceTracker(
             host, mock.Mock(), reportclient=mock.Mock())
         tracker.service_ref = self.services[host]
-        self.useFixture(fixtures.MockPatchObject(
-            tracker, '_update_to_placement'))
+        tracker.told = self.useFixture(fixtures.MockPatchObject(
+            tracker, '_update_to_placement')).mock
         base.replace(
             base.RECORD_MOVES, mock.Mock(rt=tracker), nodes__may_take=may_take,
             nodes__may_create=bool)
@@ -545,7 +545,9 @@ class CreationsTestCase(base.DatabaseTestCase):
         self.audit(old)
         self.audit(new)
         old.compute_nodes[NODE].save()
+        old.told.reset_mock()
         self.assertRaises(names.ComputeHostNotFound, self.audit, old)
+        old.told.assert_not_called()
         self.assertEqual({}, old.compute_nodes)
         self.assertIsWholly('b')
 

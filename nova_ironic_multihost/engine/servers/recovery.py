@@ -88,7 +88,7 @@ class Recovery:
         #: Instances with a mark of this host, as nova listed them last; no
         #: worker has taken it off since.
         self._marked: frozenset[str] = frozenset()
-        #: Those of which one has, since the last listing began.
+        #: Those of which one has, or may have, since the last listing began.
         self._removed: set[str] = set()
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,
@@ -291,9 +291,11 @@ class Recovery:
             # It may be written later, over the next mark.
             self._operations.note_unfinished(uuid)
             raise
+        finally:
+            with self._lock:
+                self._removed.add(uuid)
         with self._lock:
             self._marked -= {uuid}
-            self._removed.add(uuid)
         self._carry_out(step, instance, before, machine)
         self._require_finished(uuid, before)
         return True

@@ -382,29 +382,35 @@ class RecoveryTestCase(InstancesTestCase):
         self.assertEqual(('active', mark), self.states())
 
     def test_mark_that_is_taken_off_while_nova_lists_the_instances(self):
+        """With an answer, and without one."""
         def set_states(instance, vm_state, task_state):
-            if task_state == mark and failures:
-                raise failures.pop()
-            return was(instance, vm_state, task_state)
+            fails = answers.pop(0)
+            done = not fails or task_state != mark
+            found = was(instance, vm_state, task_state) if done else None
+            if fails:
+                raise TimeoutError
+            return found
 
         def busy(host):
             found = listed(host)
             self.recovery._work_on('i1')
             return found
 
-        failures, was = [TimeoutError()], self.instances.set_states
-        mark, listed = takeover.taken('rebooting', 'mine'), self.instances.busy
-        self.instances.have('active', mark)
-        self.recovery._start = lambda *args: False
-        with mock.patch.multiple(
-                self.instances, set_states=set_states, busy=busy,
-                init=mock.Mock(side_effect=TimeoutError)):
-            self.recovery.sweep()
-        self.assertEqual(('active', 'rebooting'), self.states())
-        with mock.patch.object(self.instances, 'busy',
-                               side_effect=TimeoutError):
-            self.assertRaises(TimeoutError, self.recovery.sweep)
-        self.assertEqual(('active', mark), self.states())
+        mark, answers = takeover.taken('rebooting', 'mine'), []
+        for first in False, True:
+            self.begin()
+            answers[:] = first, True, False
+            was, listed = self.instances.set_states, self.instances.busy
+            self.instances.have('active', mark)
+            self.recovery._start = lambda *args: False
+            with mock.patch.multiple(
+                    self.instances, set_states=set_states, busy=busy,
+                    init=mock.Mock(side_effect=TimeoutError)):
+                self.recovery.sweep()
+                self.assertEqual(('active', 'rebooting'), self.states())
+                self.instances.busy = mock.Mock(side_effect=TimeoutError)
+                self.assertRaises(TimeoutError, self.recovery.sweep)
+            self.assertEqual(('active', mark), self.states())
 
     def test_operation_that_fails_while_nova_lists_the_instances(self):
         """Its note stays, also if an earlier one of it is over."""

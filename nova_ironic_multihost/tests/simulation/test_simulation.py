@@ -57,6 +57,9 @@ QUIET = 2
 #: Searches for lost builds while a clock goes on by one.
 MISSES = 10
 
+#: The most rounds until chance has chosen a node that can be pulled.
+UNLUCKY = 20
+
 #: Looks after those in which a build ends that nobody will begin.
 WAITED = 2 + InFlightBuilds.TURNS // MISSES
 
@@ -1076,6 +1079,11 @@ class Simulation(stateful.RuleBasedStateMachine):
                 self._look_all()
         for _ in range(self._audits_to_settle() + bool(torn_down) + (
                 self.world.watched and len(self.world.instances))):
+            self._round()
+        for _ in range(UNLUCKY):
+            if not any('QUEUED' in its.values()
+                       for its in self._reasons().values()):
+                break
             self._round()
         expected = {node: self._expected(node)
                     for node in self.world.machines}

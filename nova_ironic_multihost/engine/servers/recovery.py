@@ -88,7 +88,7 @@ class Recovery:
         #: Instances with a mark of this host, as nova listed them last; no
         #: worker has taken it off since.
         self._marked: frozenset[str] = frozenset()
-        #: Those of which one has, or may have, since the last listing began.
+        #: Instances that have (or may have) lost it since that list was asked.
         self._removed: set[str] = set()
         self._stuck_instances = stuck_instances.StuckInstances(
             host, instances, operations, receive, self._in_progress,

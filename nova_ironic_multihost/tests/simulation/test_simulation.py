@@ -57,7 +57,8 @@ QUIET = 2
 #: Searches for lost builds while a clock goes on by one.
 MISSES = 10
 
-#: The most rounds until chance has chosen a node that can be pulled.
+#: The most rounds until chance has chosen a node that can be pulled, beside
+#: one that cannot.
 UNLUCKY = 20
 
 #: Looks after those in which a build ends that nobody will begin.
@@ -1081,7 +1082,7 @@ class Simulation(stateful.RuleBasedStateMachine):
                 self.world.watched and len(self.world.instances))):
             self._round()
         for _ in range(UNLUCKY):
-            if not any('QUEUED' in its.values()
+            if not any({'QUEUED', 'ALLOCATED'} <= {*its.values()}
                        for its in self._reasons().values()):
                 break
             self._round()

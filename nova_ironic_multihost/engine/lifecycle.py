@@ -70,7 +70,7 @@ class Shutdown:
         self._now = now
         self._sleep = sleep
         self._started = False
-        #: The last removal of a marker that had no answer yet.
+        #: The last removal of a marker that had no answer.
         self._unsure: object = None
         self._begun = threading.Event()
         self._said = threading.Event()
@@ -119,22 +119,22 @@ class Shutdown:
         if self.begun() or not (found or self._unsure):
             return False
         self._started = True
-        before, removal = self._unsure, object()
-        self._unsure = removal
-        undone = False
+        before, undone = self._unsure, False
         try:
             undone = self._registration.take_back()
-            # Another thread may have begun one since.
-            if self._unsure is removal:
+            # That of another thread may have failed meanwhile.
+            if self._unsure is before:
                 self._unsure = None
             if undone:
                 LOG.info('This compute service was stopped, and is enabled '
                          'again.')
             undone = undone or before is not None
         except Exception as exc:  # noqa: BLE001
-            LOG.warning('It is not known whether nova has this compute '
-                        'service disabled since it was stopped: %s. It is '
-                        'looked at again soon.', exc)
+            self._unsure = object()
+            if before is None:
+                LOG.warning('It is not known whether nova has this compute '
+                            'service disabled since it was stopped: %s. It '
+                            'is looked at again soon.', exc)
         if self.begun():
             # The stop began meanwhile: take_back() may remove its marker. No
             # lock, as a signal handler here may never return to this frame.

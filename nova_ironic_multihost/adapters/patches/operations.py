@@ -263,6 +263,19 @@ def claim(parts, call):
     return guard.claim(call.name, instance, claim_if_free)
 
 
+def end_claim(parts, call):
+    """Give the instance back, too, if its node has left the tracker.
+
+    nova would fail before that (ResourceTracker.abort_instance_claim).
+    """
+    try:
+        call()
+    except KeyError:
+        if call['nodename'] in call.target.compute_nodes:
+            raise
+        call.target._unset_instance_host_and_node(call['instance'])
+
+
 def abort_claim(parts, call):
     """Give a claim back, under the lock of nova's tracker."""
     def act_without_waiting():

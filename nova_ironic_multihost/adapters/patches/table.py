@@ -299,6 +299,9 @@ _OPERATIONS = (
         operations.claim,
         'no build takes an instance that another compute service has claimed '
         'meanwhile, or overwrites what that has written'),
+    Row('tracker', 'abort_instance_claim', 'instance nodename',
+        operations.end_claim,
+        'a build gives its claim back, too, when its node has moved'),
     Row('tracker', '_unset_instance_host_and_node', 'instance',
         operations.abort_claim,
         'an instance that has moved keeps its host and its node'),

@@ -9,7 +9,6 @@ from collections import abc
 import contextlib
 import dataclasses
 import datetime
-import itertools
 import math
 import random
 import threading
@@ -146,8 +145,8 @@ class Lister:
             missing = _missing(listing.mirror, wanted)
         # Those that failed come last, so that they hold up no other.
         asked = dict(self.each(sorted(
-            {*nodes, *itertools.islice(missing, ALONE)}, key=lambda node: (
-                node in self._failed, random.random()))))
+            {*nodes, *sorted(missing, key=self._failed.__contains__)[:ALONE]},
+            key=lambda node: (node in self._failed, random.random()))))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = listing.mirror.only(listing.mirror.bodies.keys() - left).met(

@@ -139,6 +139,24 @@ class DepartureTestCase(base.BaseTestCase):
         self.registration.take_back.side_effect = [False]
         self.assertTrue(self.departure.undo(found=False))
 
+    def test_two_threads_that_both_have_an_answer(self):
+        """The second one has no reason to ask, too."""
+        def answer():
+            self.assertFalse(self.departure.undo(found=False))
+            return False
+
+        self.registration.take_back.side_effect = answer
+        self.assertFalse(self.departure.undo())
+        self.registration.take_back.assert_called_once_with()
+
+    def test_an_outage_is_logged_once(self):
+        self.registration.take_back.side_effect = OSError('gone')
+        with self.assertLogs(lifecycle.__name__, 'WARNING') as logs:
+            for found in True, False, False:
+                self.departure.undo(found)
+        self.assertEqual(1, len(logs.output))
+        self.assertEqual(3, self.registration.take_back.call_count)
+
     def test_call_without_an_answer_that_nova_carries_out_late(self):
         self.registration.take_back.side_effect = [OSError, OSError, False]
         self.assertEqual(

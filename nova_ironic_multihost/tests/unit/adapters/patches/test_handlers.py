@@ -32,6 +32,7 @@ from nova_ironic_multihost.adapters import listeners
 from nova_ironic_multihost.adapters import names
 from nova_ironic_multihost.adapters import nova_tracker
 from nova_ironic_multihost.adapters.patches import handlers
+from nova_ironic_multihost.adapters.patches import operations
 from nova_ironic_multihost.rules.model import Record
 from nova_ironic_multihost.tests.unit.adapters import base
 
@@ -570,6 +571,47 @@ class CreationsTestCase(base.DatabaseTestCase):
         for _ in range(2):
             self.audit(tracker)
         self.assertIsWholly('a')
+
+    def test_own_record_in_another_spelling_stays_tracked(self):
+        tracker = self.tracker('a')
+        self.audit(tracker)
+        tracker.compute_nodes[NODE].host = 'A'
+        tracker.compute_nodes[NODE].save()
+        tracker.told.side_effect = OSError
+        self.assertRaises(OSError, self.audit, tracker)
+        self.assertEqual({NODE}, set(tracker.compute_nodes))
+
+    def moved_in_use(self):
+        """Return the tracker whose node has moved; it saves its usage."""
+        old, new = self.tracker('a', lambda record: False), self.tracker('b')
+        base.replace((handlers.note_change, operations.end_claim),
+                     mock.Mock(rt=old))
+        self.audit(old)
+        old.compute_nodes[NODE].service_id = None
+        self.audit(new)
+        return old
+
+    def test_usage_of_a_node_that_has_moved(self):
+        """The delete goes on and frees the allocation."""
+        old = self.moved_in_use()
+        old.compute_nodes[NODE].service_id = self.services['a'].id
+        old.tracked_instances.add('i1')
+        with mock.patch.multiple(
+                old, _update_usage_from_instance=mock.Mock(),
+                _resource_change=mock.Mock(return_value=True)):
+            old.update_usage(names.admin_context(), {'uuid': 'i1'}, NODE)
+        self.assertEqual({}, old.compute_nodes)
+        self.assertIsWholly('b')
+
+    def test_claim_of_a_node_that_has_moved(self):
+        """The instance is given back, and no other error hides the reason."""
+        old = self.moved_in_use()
+        old.remove_node(NODE)
+        instance = mock.MagicMock(resources=None)
+        old.tracked_instances.add(instance['uuid'])
+        old.abort_instance_claim(names.admin_context(), instance, NODE)
+        self.assertEqual((None, None), (instance.host, instance.node))
+        instance.save.assert_called_once_with()
 
     def test_record_that_nobody_else_wants(self):
         tracker = self.tracker('a')

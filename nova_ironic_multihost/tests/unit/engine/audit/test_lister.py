@@ -690,6 +690,22 @@ class TakenTestCase(base.BaseTestCase):
             self.reader.complete(self.MINE)
         self.assertEqual(self.MINE, self.reader.mirror.bodies.keys())
 
+    def test_many_that_cannot_be_shown_hold_up_no_other(self):
+        wanted = frozenset(f'node-{n}' for n in range(8))
+        self.ironic.broken = wanted - {'node-5'}
+        page = self.ironic.page
+
+        def fail(partition, after, limit, wanted):
+            if wanted:
+                raise listings.SilentError
+            return page(partition, after, limit, wanted)
+
+        self.useFixture(fixtures.MockPatchObject(self.ironic, 'page', fail))
+        self.useFixture(fixtures.MockPatchObject(readers, 'ALONE', 1))
+        for _ in wanted:
+            self.read(wanted)
+        self.assertIn('node-5', self.reader.mirror.bodies)
+
 
 def small():
     """Pages so small that a few nodes need several."""

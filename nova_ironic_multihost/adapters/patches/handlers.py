@@ -119,8 +119,7 @@ def note_moves(parts, call):
     """
     node, tracker = call['resources']['hypervisor_hostname'], call.target
     tracked = tracker.compute_nodes.get(node)
-    if tracked is not None and host_key(tracked.host) != host_key(
-            tracker.host):
+    if tracked is not None and tracked.host != tracker.host:
         # A save has brought the new owner: the record is judged anew.
         tracker.remove_node(node)
     done = False
@@ -191,12 +190,18 @@ def note_change(parts, call):
     node = call['nodename'] or call['instance'].node
     try:
         return call()
-    except names.ComputeHostNotFound as exc:
-        # judge_again() has left the node to another host: that one tells.
-        LOG.debug('%(name)s: %(exc)s', {'name': call.name, 'exc': exc})
     finally:
         if node is not None:
             parts.due_nodes.touch(node)
+
+
+def note_usage(parts, call):
+    """As :func:`note_change`; a node may be another host's, which tells it."""
+    try:
+        note_change(parts, call)
+    except names.ComputeHostNotFound as exc:
+        # By judge_again(). A delete has still to free the allocation.
+        LOG.debug('Usage is not told: %s', exc)
 
 
 def _was_told(tracker, provider):

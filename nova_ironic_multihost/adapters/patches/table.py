@@ -211,7 +211,7 @@ _AUDITS = (
         'the driver knows which audits of nodes have succeeded'),
     Row('tracker', '_update', 'compute_node', handlers.note_update,
         'a node whose usage has changed is audited again'),
-    Row('tracker', 'update_usage', 'instance nodename', handlers.note_change,
+    Row('tracker', 'update_usage', 'instance nodename', handlers.note_usage,
         'a node is audited again when an instance has changed'),
     *(Row('tracker', name, 'nodename', handlers.note_change,
           'the next audit tells the scheduler')

@@ -143,10 +143,13 @@ class Lister:
             # Else all have been listed since.
             nodes = requests.keys() & listing.mirror.nodes.keys()
             missing = _missing(listing.mirror, wanted)
-        # Those that failed come last, so that they hold up no other.
+        def failed_last(node: str) -> tuple[bool, float]:
+            # So they hold up no other.
+            return node in self._failed, random.random()
+
         asked = dict(self.each(sorted(
-            {*nodes, *sorted(missing, key=self._failed.__contains__)[:ALONE]},
-            key=lambda node: (node in self._failed, random.random()))))
+            {*nodes, *sorted(missing, key=failed_last)[:ALONE]},
+            key=failed_last)))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = listing.mirror.only(listing.mirror.bodies.keys() - left).met(

@@ -14,6 +14,7 @@ from nova.compute import build_results
 from nova.compute import manager
 from nova.compute import provider_tree
 from nova.compute import resource_tracker
+from nova.compute import stats
 from nova.db.main import api as main_db
 from nova import exception
 from nova import objects
@@ -572,19 +573,10 @@ class CreationsTestCase(base.DatabaseTestCase):
             self.audit(tracker)
         self.assertIsWholly('a')
 
-    def test_own_record_in_another_spelling_stays_tracked(self):
-        tracker = self.tracker('a')
-        self.audit(tracker)
-        tracker.compute_nodes[NODE].host = 'A'
-        tracker.compute_nodes[NODE].save()
-        tracker.told.side_effect = OSError
-        self.assertRaises(OSError, self.audit, tracker)
-        self.assertEqual({NODE}, set(tracker.compute_nodes))
-
     def moved_in_use(self):
         """Return the tracker whose node has moved; it saves its usage."""
         old, new = self.tracker('a', lambda record: False), self.tracker('b')
-        base.replace((handlers.note_change, operations.end_claim),
+        base.replace((handlers.note_usage, operations.end_claim),
                      mock.Mock(rt=old))
         self.audit(old)
         old.compute_nodes[NODE].service_id = None
@@ -603,15 +595,30 @@ class CreationsTestCase(base.DatabaseTestCase):
         self.assertEqual({}, old.compute_nodes)
         self.assertIsWholly('b')
 
-    def test_claim_of_a_node_that_has_moved(self):
-        """The instance is given back, and no other error hides the reason."""
-        old = self.moved_in_use()
-        old.remove_node(NODE)
+    def assertGivesBack(self, old):
+        """And no other error hides why the build ends."""
         instance = mock.MagicMock(resources=None)
         old.tracked_instances.add(instance['uuid'])
-        old.abort_instance_claim(names.admin_context(), instance, NODE)
+        with mock.patch.multiple(
+                old, _update_usage=mock.Mock(), _get_usage_dict=mock.Mock(),
+                _resource_change=mock.Mock(return_value=True)), (
+                    mock.patch.object(
+                        stats.Stats, 'update_stats_for_instance')):
+            old.abort_instance_claim(names.admin_context(), instance, NODE)
         self.assertEqual((None, None), (instance.host, instance.node))
         instance.save.assert_called_once_with()
+        self.assertEqual({}, old.compute_nodes)
+        self.assertIsWholly('b')
+
+    def test_claim_of_a_node_that_has_moved(self):
+        old = self.moved_in_use()
+        old.compute_nodes[NODE].service_id = self.services['a'].id
+        self.assertGivesBack(old)
+
+    def test_claim_of_a_node_that_has_left_the_tracker(self):
+        old = self.moved_in_use()
+        old.remove_node(NODE)
+        self.assertGivesBack(old)
 
     def test_record_that_nobody_else_wants(self):
         tracker = self.tracker('a')

@@ -37,8 +37,8 @@ RECORD_READS = handlers.read_records, handlers.keep_current
 RECORD_MOVES = (handlers.judge_record, handlers.judge_again,
                 handlers.note_moves)
 NODE_AUDITS = (handlers.audit_if_due, handlers.note_audit,
-               handlers.note_update, handlers.note_change,
-               handlers.note_allocations)
+               handlers.note_update, handlers.note_usage,
+               handlers.note_change, handlers.note_allocations)
 ROOTS = compat.get_root, compat.flush_root
 INSTANCES_AT_START = (handlers.leave_out, handlers.read_few_instances,
                       handlers.tell_of_one)

@@ -706,16 +706,16 @@ class TakenTestCase(base.BaseTestCase):
             self.read(wanted)
         self.assertIn('node-5', self.reader.mirror.bodies)
         for node in wanted:
+            self.ironic.broken = wanted
+            self.reader.complete(frozenset())
+            for _ in range(30):
+                self.read(wanted)
             # This one alone stays so.
             self.ironic.broken = {node}
             for _ in range(100):
                 self.read(wanted)
             self.assertEqual(
                 wanted - {node}, self.reader.mirror.bodies.keys())
-            self.ironic.broken = wanted
-            self.reader.complete(frozenset())
-            for _ in wanted:
-                self.read(wanted)
 
 
 def small():

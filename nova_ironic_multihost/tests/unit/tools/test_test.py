@@ -127,7 +127,7 @@ class ChooseTestCase(base.BaseTestCase):
     def test_the_gate_is_a_part_of_all(self):
         guard = self.choose()
         self.assertLess(guard.keys(), self.choose('all').keys())
-        self.assertEqual([self.test.LAB, 'functional-nova31'], [
+        self.assertEqual([self.test.LAB, 'functional', 'functional-nova31'], [
             env for env, arguments in guard.items() if arguments])
 
     def test_unit_tests_run_with_each_nova_in_the_gate(self):

@@ -55,7 +55,7 @@ class GateTestCase(base.BaseTestCase):
             if not any(promise.startswith(row) for promise in wanted)})
 
     def test_it_is_in_the_gate(self):
-        guard = {job.env: job.arguments
+        gate = {job.env: job.arguments
                  for job in self.test.choose([], self.test.NOVAS)}
         for promise, cell in self.rows.items():
             self.assertTrue(cell, promise)
@@ -65,9 +65,9 @@ class GateTestCase(base.BaseTestCase):
                     path.parts[2 if test.startswith('lab') else 1]
                     if test else 'the simulation')
                 env = env or path.parts[1]
-                self.assertIn(env, guard, promise)
+                self.assertIn(env, gate, promise)
                 if test:
-                    self.assertTrue(self.runs(path, guard[env]), test)
+                    self.assertTrue(self.runs(path, gate[env]), test)
 
     def runs(self, path, arguments):
         """Tell whether one of the tests in a file is among some.

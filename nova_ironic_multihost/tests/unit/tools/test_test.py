@@ -125,10 +125,10 @@ class ChooseTestCase(base.BaseTestCase):
         self.assertEqual({()}, {job.arguments for job in jobs})
 
     def test_the_gate_is_a_part_of_all(self):
-        guard = self.choose()
-        self.assertLess(guard.keys(), self.choose('all').keys())
+        gate = self.choose()
+        self.assertLess(gate.keys(), self.choose('all').keys())
         self.assertEqual([self.test.LAB, 'functional', 'functional-nova31'], [
-            env for env, arguments in guard.items() if arguments])
+            env for env, arguments in gate.items() if arguments])
 
     def test_unit_tests_run_with_each_nova_in_the_gate(self):
         self.assertLess({f'py3-nova{nova}' for nova in self.test.NOVAS},

@@ -196,12 +196,12 @@ def note_change(parts, call):
 
 
 def note_usage(parts, call):
-    """As :func:`note_change`; a node may be another host's, which tells it."""
+    """As :func:`note_change`; go on if the node is another host's by now."""
     try:
         note_change(parts, call)
     except names.ComputeHostNotFound as exc:
         # By judge_again(). A delete has still to free the allocation.
-        LOG.debug('Usage is not told: %s', exc)
+        LOG.debug('Usage is not saved: %s', exc)
 
 
 def _was_told(tracker, provider):

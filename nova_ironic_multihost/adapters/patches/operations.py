@@ -263,11 +263,11 @@ def claim(parts, call):
     return guard.claim(call.name, instance, claim_if_free)
 
 
-def end_claim(parts, call):
-    """Give the instance back, too, if its node has left the tracker.
+def abort_claim(parts, call):
+    """Give the instance back also if its node has left the tracker.
 
-    nova would fail before that (ResourceTracker.abort_instance_claim), which
-    would hide why the build ends.
+    nova would fail before it (ResourceTracker.abort_instance_claim) or after
+    it, in judge_again(), and hide why the build ends.
     """
     try:
         call()
@@ -277,11 +277,11 @@ def end_claim(parts, call):
         # Without nova's lock: no audit counts the node here.
         call.target._unset_instance_host_and_node(call['instance'])
     except names.ComputeHostNotFound:
-        # By judge_again() after it: another host has the node.
+        # Given back by then; the node is another host's.
         pass
 
 
-def abort_claim(parts, call):
+def unset_host(parts, call):
     """Give a claim back, under the lock of nova's tracker."""
     def act_without_waiting():
         with _under_a_lock(call['instance'].save):

@@ -300,10 +300,10 @@ _OPERATIONS = (
         'no build takes an instance that another compute service has claimed '
         'meanwhile, or overwrites what that has written'),
     Row('tracker', 'abort_instance_claim', 'instance nodename',
-        operations.end_claim,
-        'a build gives its claim back, too, when its node has moved'),
-    Row('tracker', '_unset_instance_host_and_node', 'instance',
         operations.abort_claim,
+        'a build gives its claim back also when its node has moved'),
+    Row('tracker', '_unset_instance_host_and_node', 'instance',
+        operations.unset_host,
         'an instance that has moved keeps its host and its node'),
     Row('manager', '_nil_out_instance_obj_host_and_node', 'instance',
         operations.give_back,

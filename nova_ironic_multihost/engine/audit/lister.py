@@ -143,13 +143,8 @@ class Lister:
             # Else all have been listed since.
             nodes = requests.keys() & listing.mirror.nodes.keys()
             missing = _missing(listing.mirror, wanted)
-        def failed_last(node: str) -> tuple[bool, float]:
-            # So they hold up no other.
-            return node in self._failed, random.random()
-
-        asked = dict(self.each(sorted(
-            {*nodes, *sorted(missing, key=failed_last)[:ALONE]},
-            key=failed_last)))
+        asked = dict(self.each(self._failed_last(
+            {*nodes, *self._failed_last(missing)[:ALONE]})))
         read = {node: row for node, row in asked.items() if row is not None}
         left = nodes - read.keys()
         mirror = listing.mirror.only(listing.mirror.bodies.keys() - left).met(
@@ -160,6 +155,11 @@ class Lister:
             item for item in requests.items() if item[0] not in left)
         if len(read) < len(asked):
             self.seek()
+
+    def _failed_last(self, nodes: abc.Iterable[str]) -> list[str]:
+        """Put nodes in any order; those that failed hold up no other."""
+        return sorted(nodes, key=lambda node: (
+            node in self._failed, random.random()))
 
     def _refreshed(self, partition: peers.Partition, seconds: float,
                    wanted: Wanted) -> Listing:

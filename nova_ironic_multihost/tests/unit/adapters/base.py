@@ -46,7 +46,7 @@ BUILDS = operations.accept_build, operations.carry_out_build
 OPERATIONS = (
     *BUILDS, operations.operate, operations.sift_events, operations.ATTEMPT,
     operations.PART, operations.CLEAN_UP, operations.CHANGE_MACHINE,
-    operations.claim, operations.abort_claim, operations.give_back)
+    operations.claim, operations.unset_host, operations.give_back)
 
 NODE = '1be26c0b-03f2-4d2e-ae87-c02d7f33c123'
 

@@ -576,7 +576,7 @@ class CreationsTestCase(base.DatabaseTestCase):
     def moved_in_use(self):
         """Return the tracker whose node has moved; it saves its usage."""
         old, new = self.tracker('a', lambda record: False), self.tracker('b')
-        base.replace((handlers.note_usage, operations.end_claim),
+        base.replace((handlers.note_usage, operations.abort_claim),
                      mock.Mock(rt=old))
         self.audit(old)
         old.compute_nodes[NODE].service_id = None

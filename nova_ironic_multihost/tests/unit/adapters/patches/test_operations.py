@@ -771,7 +771,7 @@ class SavingTestCase(base.DatabaseTestCase):
             lambda name, instance, act: act())
         self.build.task_state = 'networking'
         for host, layer in (
-            (None, operations.abort_claim),
+            (None, operations.unset_host),
             ('mine', operations.claim),
         ):
             self.build.host = host
@@ -786,7 +786,7 @@ class SavingTestCase(base.DatabaseTestCase):
     def test_what_is_no_build_gives_back_as_nova_does(self):
         given = []
         guard = mock.Mock(give_back=lambda name, instance, act: act())
-        base.around(operations.abort_claim, self.read(),
+        base.around(operations.unset_host, self.read(),
                     lambda: given.append(1), guard=guard)
         self.assertEqual([1], given)
 

@@ -663,8 +663,8 @@ class TakenTestCase(base.BaseTestCase):
         self.assertEqual(0, self.read())
         self.assertEqual(self.MINE, self.reader.mirror.bodies.keys())
 
-    def test_page_that_fails_with_bodies(self):
-        """A listing without them is no reason to try one with them again."""
+    def fail_with_bodies(self):
+        """Have pages with bodies fail; return a mock that notes all pages."""
         page = self.ironic.page
 
         def fail(partition, after, limit, wanted):
@@ -672,8 +672,12 @@ class TakenTestCase(base.BaseTestCase):
                 raise listings.SilentError
             return page(partition, after, limit, wanted)
 
-        tries = mock.Mock(side_effect=fail)
-        self.useFixture(fixtures.MockPatchObject(self.ironic, 'page', tries))
+        return self.useFixture(fixtures.MockPatchObject(
+            self.ironic, 'page', mock.Mock(side_effect=fail))).mock
+
+    def test_page_that_fails_with_bodies(self):
+        """A listing without them is no reason to try one with them again."""
+        tries = self.fail_with_bodies()
         self.read()
         tries.reset_mock()
         self.reader.seek()
@@ -693,14 +697,7 @@ class TakenTestCase(base.BaseTestCase):
     def test_many_that_cannot_be_shown_hold_up_no_other(self):
         wanted = frozenset(f'node-{n}' for n in range(8))
         self.ironic.broken = wanted - {'node-5'}
-        page = self.ironic.page
-
-        def fail(partition, after, limit, wanted):
-            if wanted:
-                raise listings.SilentError
-            return page(partition, after, limit, wanted)
-
-        self.useFixture(fixtures.MockPatchObject(self.ironic, 'page', fail))
+        self.fail_with_bodies()
         self.useFixture(fixtures.MockPatchObject(readers, 'ALONE', 1))
         for _ in wanted:
             self.read(wanted)

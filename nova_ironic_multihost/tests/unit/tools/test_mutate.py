@@ -214,7 +214,7 @@ class ToyTestCase(MutateTestCase):
         count = 'unit.core.test_count.CountTestCase.test_'
         self.assertEqual({
             'pass': [('killed', 'own',
-                      'toy.tests.unit.core.test_count took too long')],
+                      'unit.core.test_count took too long')],
             'while number <= len(numbers):': [
                 ('killed', 'own', f'{count}last')],
             'return None': [('killed', 'room', 'unit.core.test_other.'
@@ -248,14 +248,21 @@ class ToyTestCase(MutateTestCase):
         self.assertIn('100.0 %', results.report())
 
     def test_every(self):
-        self.write('toy/tests/unit/core/test_twin.py',
-                   TREE['toy/tests/unit/core/test_other.py'])
+        """The simulation does not run if tests that are needed are red."""
+        path = 'toy/tests/simulation/test_all.py'
+        ran = self.root / 'ran'
+        self.write(path, f'{TREE[path]}        open({str(ran)!r}, "a")'
+                   '.write("x")\n')
         results = self.run_them(
-            self.mutant('bigger', 'return None'),
-            self.mutant('last', 'return None'), every=True)
-        self.assertEqual(
-            {f'unit.core.test_{name}.OtherTestCase.test_bigger': 1
-             for name in ('other', 'twin')}, results.needless())
+            self.mutant('bigger', 'return one <= other'),
+            self.mutant('last', 'return number and None'),
+            self.mutant('last', 'return None'), every=True, jobs=1)
+        count = 'unit.core.test_count.CountTestCase.test_'
+        bigger = 'unit.core.test_other.OtherTestCase.test_bigger'
+        self.assertEqual(({bigger: 1, f'{count}last': 2, f'{count}none': 1},
+                          {f'{count}last', f'{count}none'}), results.tests())
+        # Without a fault, and in the second mutant; red in the first.
+        self.assertEqual('xx', ran.read_text())
 
     def test_red_without_a_fault(self):
         self.write('toy/tests/unit/core/test_other.py',

@@ -197,7 +197,9 @@ class ColdstartTestCase(FilmTestCase):
                 '[None req-1 - -] No compute node record for a:b\n'
                 '2026-11-27 01:49:53 1 WARNING nova.compute.manager '
                 "[None req-1 - -] Compute node 'x' not found\n"
-                '2026-11-27 01:49:53 1 ERROR nova.scheduler [-] Failed\n')
+                '2026-11-27 01:49:53 1 ERROR nova.scheduler [-] Failed\n'
+                '2026-11-27 01:49:53 1 ERROR nova.scheduler [-] Got 409: '
+                '{"errors": [{"code": "placement.concurrent_update"}]}\n')
 
         self.computes.spawn.side_effect = spawn
         figures = coldstart.run(self.bench(

@@ -244,7 +244,7 @@ class AdviceTestCase(operating.OperatingTestCase):
             'openstack --os-compute-api-version 2.11 compute service set '
             f'--up {dead} nova-compute',
             f'openstack compute service set --enable {dead} nova-compute')
-        self.until(lambda: self.row(dead)['Free'] > 0)
+        self.takes_part(dead)
 
         # The new owner dies, too, and a delete is stuck.
         dead = self.shown('node', 'show', server['node'])['owner']
@@ -270,7 +270,13 @@ class AdviceTestCase(operating.OperatingTestCase):
         # It does.
         self.lab('compute', 'start', dead)
         self.follow('nova-manage cell_v2 discover_hosts --by-service')
-        self.until(lambda: self.row(dead)['Free'] > 0)
+        self.takes_part(dead)
+
+    def takes_part(self, host):
+        """Wait until it has what the ring gives it, which may be nothing."""
+        self.until(lambda: self.row(host)['State'] == 'up' and all(
+            node['Owner'] == node['Preferred']
+            for node in self.listed('node', 'list', '--state', 'free')))
 
     def test_delete_that_is_called_off(self):
         server = self.boot()

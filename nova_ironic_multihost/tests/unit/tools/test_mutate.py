@@ -260,7 +260,8 @@ class ToyTestCase(MutateTestCase):
         count = 'unit.core.test_count.CountTestCase.test_'
         bigger = 'unit.core.test_other.OtherTestCase.test_bigger'
         self.assertEqual(({bigger: 1, f'{count}last': 2, f'{count}none': 1},
-                          {f'{count}last', f'{count}none'}), results.tests())
+                          {f'{count}last', f'{count}none'}),
+                         results.unit_tests())
         # Without a fault, and in the second mutant; red in the first.
         self.assertEqual('xx', ran.read_text())
 

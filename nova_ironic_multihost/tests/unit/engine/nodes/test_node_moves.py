@@ -216,6 +216,14 @@ class AdoptionTestCase(post.PostTestCase):
         self.assertTrue(self.told)
         self.assertTrue(self.auditors['b'].is_mine(self.node))
 
+    def test_no_other_node_is_touched(self):
+        self.allocate('build')
+        self.fence()
+        audited = [*self.trackers['b'].audited]
+        self.adopt()
+        self.assertEqual([*audited, self.node],
+                         self.trackers['b'].audited)
+
     def test_node_still_waits_for_any_other_build(self):
         for builds in (['other'], ['build', 'other']):
             self.allocate(*builds)

@@ -188,6 +188,34 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertEqual([], self.tracker.audited)
 
+    def test_who_was_told_to_end_and_is_back_keeps_its_nodes(self):
+        self.heartbeats = Heartbeats(10, 60)
+        self.options['pulls_per_audit'] = 200
+        self.cloud.set('b', stop_marker='bye')
+        self.look()
+        self.clock.now += 59
+        self.look()
+        self.cloud.set('b')
+        self.clock.now += 59
+        self.look()
+        self.cloud.set('b', stop_marker='bye bye')
+        for _ in range(5):
+            self.look()
+            self.clock.now += 10
+        self.assertEqual([], self.tracker.audited)
+
+    def test_who_came_after_the_last_audit_and_is_told_to_end_stays(self):
+        """Another look has seen it; nova lists it no more."""
+        self.heartbeats = Heartbeats(10, 60)
+        before = self.audit('a').view
+        self.cloud.set('c')
+        self.look()
+        self.cloud.set('c', stop_marker='bye')
+        self.assertNotIn('c', before.members)
+        audit = self.audit('a')
+        self.assertIn('c', audit.view.members)
+        self.assertIn('c', audit.preferences.members)
+
     def test_builds_on_their_way_to_who_was_told_to_end_stay_there(self):
         self.heartbeats = Heartbeats(10, 60)
         self.options['pulls_per_audit'] = 200
@@ -499,6 +527,19 @@ class LookTestCase(cloud.AuditTestCase):
         self.assertEqual(NODES, sum(asked, []))
         self.assertEqual(NODES[:1], self.tracker.audited)
 
+    def test_a_peer_that_is_disabled_is_seen_by_what_a_look_leads_to(self):
+        self.options.update(policy=takeover.Policy('down', after=30))
+        self.cloud.ironic[NODES[0]] = 'i1'
+        self.cloud.placed['i1'] = cloud.instance('b', NODES[0])
+        self.cloud.set('c')
+        self.look()
+        self.cloud.set('c', disabled=True)
+        self.cloud.set('b', up=False)
+        for expected in ('b', 'b', 'a'):
+            self.look()
+            self.assertEqual(expected, self.cloud.placed['i1'].host)
+            self.clock.now += 15
+
     def fence(self, servers):
         """Fence b, with as many servers; two of them move at a time."""
         self.options.update(
@@ -551,6 +592,30 @@ class LookTestCase(cloud.AuditTestCase):
             self.cloud.take_over = take_over
             self.cloud.set('b')
             self.look()
+
+    def test_who_is_fenced_while_placement_hangs_and_is_back_stays(self):
+        """Who is there is asked for again before more is taken over."""
+        self.fence(5)
+        ask = self.cloud.consumers_of
+
+        def hang(nodes):
+            self.clock.now += 600
+            self.cloud.set('b')
+            self.cloud.asked.clear()
+            return ask(nodes)
+
+        self.cloud.consumers_of = hang
+        self.look()
+        self.assertEqual(2, self.here())
+        self.assertEqual([], self.asked('take_over'))
+
+    def test_this_host_is_fenced_while_placement_hangs(self):
+        self.fence(5)
+        ask = self.cloud.consumers_of
+        self.cloud.consumers_of = lambda nodes: (
+            self.cloud.set('a', up=False, forced_down=True), ask(nodes))[1]
+        self.look()
+        self.assertEqual(2, self.here())
 
     def test_servers_do_not_wait_for_placement(self):
         """Each answer may take longer than what was seen of deaths holds."""
@@ -682,6 +747,14 @@ class LookTestCase(cloud.AuditTestCase):
         self.look()
         self.assertEqual(len(NODES), self.here())
 
+    def test_who_is_unfenced_in_between_keeps_the_others(self):
+        self.fence(5)
+        self.between(
+            lambda: self.here() and self.cloud.set('b', up=False))
+        self.look()
+        self.look()
+        self.assertEqual(2, self.here())
+
     def test_who_is_about_to_end_takes_no_further_portion(self):
         self.fence(5)
         self.portions(lambda number: setattr(self, 'ending', True))
@@ -786,6 +859,24 @@ class PortionsTestCase(LookTestCase):
         row = self.auditors['a'].last.nodes[late]
         self.assertIn(row.body, (None, self.pages.truth(
             wanted=lambda node: True)[late].body))
+
+    def test_node_that_novas_tracker_takes_meanwhile_stays(self):
+        """An audit of all had it adopted before this look had."""
+        late = NODES[-1]
+        self.cloud.set('b', up=False)
+        self.auditors['a'].read_view(self.settings({}))
+        self.auditors['a'].audit(self.settings({}))
+        ask = self.cloud.consumers_of
+
+        def take(nodes):
+            self.tracker.audit(late)
+            self.cloud.consumers_of = ask
+            return ask(nodes)
+
+        self.cloud.consumers_of = take
+        self.look()
+        self.assertTrue(self.auditors['a'].is_mine(late))
+        self.assertIn(late, self.auditors['a'].last.nodes)
 
     def test_a_build_that_is_waited_for_is_looked_for_ever_more_seldom(self):
         self.cloud.placed['build'] = cloud.instance(None, None)

@@ -571,6 +571,18 @@ class WorkTestCase(InstancesTestCase):
         self.assertEqual(len(uuids), len(most))
         self.assertLessEqual(max(most), recovery.WORKERS)
 
+    def test_one_that_fails_does_not_hold_up_the_others(self):
+        for uuid in ('i1', 'i2'):
+            self.taken('active', None, uuid)
+
+        def fail_once(row):
+            if row.uuid == 'i1':
+                raise ValueError('no')
+
+        self.instances.init_does = fail_once
+        self.add('i1', 'i2')
+        self.assertEqual(2, len(self.instances.done))
+
 
 class FailureTestCase(InstancesTestCase):
     """Nothing is lost with a call that fails, whichever it is."""
@@ -858,6 +870,21 @@ class FailureTestCase(InstancesTestCase):
         self.sweep_for_a_minute()
         self.assertEqual(('active', None), self.states())
 
+    def test_one_that_always_fails_holds_up_no_other(self):
+        self.taken('active', None, 'i1')
+        self.taken('active', None, 'i2')
+        read = self.instances.read
+
+        def fail(uuid):
+            if uuid == 'i1':
+                raise OSError('corrupt')
+            return read(uuid)
+
+        self.recovery._unmarked['i1'] = None
+        self.instances.read = fail
+        self.sweep()
+        self.assertEqual(('active', None), self.states('i2'))
+
     def test_not_what_somebody_has_begun_since(self):
         self.taken('active', None)
 
@@ -986,6 +1013,22 @@ class SweepTestCase(InstancesTestCase):
         go_on.set()
         self.join()
         self.assertEqual(1, len(self.instances.done))
+
+    def test_each_half_is_given_its_time(self):
+        self.taking('rebooting', 'mine', 'dead')
+        mark = self.states()
+        for task_state in ('rebooting', mark[1]) * 3:
+            self.instances.rows['i1'].task_state = task_state
+            self.sweep_often(1, dead=False)
+            self.assertEqual(('active', task_state), self.states())
+
+    def test_what_is_another_hosts_business(self):
+        for by, host in (('other', 'third'), ('third', 'dead')):
+            self.taking('rebooting', by, host)
+            before = self.states()
+            self.sweep_often(5 * recovery.FULL_SWEEP, other=True, third=False,
+                             dead=False)
+            self.assertEqual(before, self.states())
 
 
 class StartTestCase(InstancesTestCase):

@@ -30,6 +30,13 @@ class KeepTestCase(test_recovery.InstancesTestCase):
         self.assertEqual([], self.instances.done)
         self.assertEqual(('active', 'powering-off'), self.states())
 
+    def test_what_no_task_state_shows_is_brought_to_rest(self):
+        self.machine = None
+        self.taking(None, 'other', 'mine')
+        self.instances.rows['i1'].vm_state = 'building'
+        self.sweep_often(2 * recovery.FULL_SWEEP + 1, other=False)
+        self.assertEqual(('error', None), self.states())
+
     def test_what_one_that_is_gone_did_not_take_is_found_in_the_end(self):
         for uuid in 'i0', 'i2', 'i3':
             self.instances.have('active', None, uuid)
@@ -49,6 +56,12 @@ class KeepTestCase(test_recovery.InstancesTestCase):
         self.sweep_often(2 * recovery.FULL_SWEEP, other=True)
         self.assertEqual(['Mine', 'Mine', 'other'], [
             row.host for row in self.instances.rows.values()])
+
+    def test_one_to_be_evacuated_that_another_did_not_take(self):
+        self.instances.asked = 'evacuate'
+        self.taking('rebuilding', 'other', 'mine')
+        self.sweep_often(2 * recovery.FULL_SWEEP + 1, other=False)
+        self.assertEqual(('active', None), self.states())
 
     def test_one_that_is_fenced_keeps_nothing(self):
         self.taking('powering-off', 'other', 'mine')
@@ -155,6 +168,23 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.assertEqual([('deployed', None)], self.instances.done)
         self.assertEqual('building', warning.call_args[0][1]['state'])
 
+    def test_build_that_carries_its_mark_is_not_taken_up_again(self):
+        self.machine = 'deploying'
+        self.taken('building', 'spawning')
+        mark = self.states()
+        with mock.patch.object(stuck_instances.LOG, 'warning') as warning:
+            self.sweep_often(5 * recovery.FULL_SWEEP)
+        self.assertEqual(mark, self.states())
+        warning.assert_not_called()
+
+    def test_what_has_left_nothing_is_forgotten(self):
+        self.unfinished = {'i1', 'i2'}
+        self.instances.have('active', None)
+        self.sweep_often(1)
+        self.instances.have('active', 'rebuilding')
+        self.sweep_often(5 * recovery.FULL_SWEEP)
+        self.assertEqual(('active', 'rebuilding'), self.states())
+
     def test_process_that_stood_still_sees_what_waits_for_it_first(self):
         self.instances.have('active', 'deleting')
         self.sweep_often(1)
@@ -168,6 +198,15 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.recovery._stuck_instances._receive = carry_out
         self.sweep_often(stuck_instances.UNATTENDED)
         self.assertEqual([], self.instances.done)
+
+    def test_nobody_works_on_what_an_operation_is_at(self):
+        self.taken('active', 'rescuing')
+        self.at_work = {'i1'}
+        self.sweep_often(5 * recovery.FULL_SWEEP)
+        self.assertEqual([], self.instances.done)
+        self.at_work = set()
+        self.sweep_often(1)
+        self.assertEqual([('init', 'rescuing')], self.instances.done)
 
     def test_what_somebody_is_at_work_on_is_left_alone(self):
         self.instances.have('building', 'spawning')
@@ -206,6 +245,13 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.unfinished = {'i1'}
         self.sweep_often(5 * recovery.FULL_SWEEP, mine=None)
         self.assertEqual([], self.instances.done)
+
+    def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
+        self.machine = 'deploying'
+        self.taken('active', 'rebuild_spawning')
+        mark = self.states()
+        self.sweep_often(5 * recovery.FULL_SWEEP)
+        self.assertEqual(mark, self.states())
 
 
 ME, OTHER = HostKey('me'), HostKey('other')
@@ -333,3 +379,9 @@ class RefusalsTestCase(base.BaseTestCase):
         self.assertEqual([], self.refused)
         self.sweep()
         self.assertEqual(['i1'], self.refused)
+
+    def test_preferences_that_are_not_known_yet(self):
+        self.preferences = None
+        self.left['i1'] = Record('n', 'dead')
+        self.sweep(3)
+        self.assertEqual([], self.refused)

@@ -174,16 +174,6 @@ class KeeperTestCase(post.PostTestCase):
         self.assertEqual(([], [], 0), (
             self.copies, self.bus.queues['b'], self.bus.held))
 
-    def test_what_is_on_this_host_is_held_for_who_brings_it_to_rest(self):
-        self.arrive()
-        self.die()
-        self.cloud.placed['i1'] = InstanceState(
-            'b', vm_state='building', node=NODE)
-        self.backups.once()
-        self.assertEqual(([], [], 1), (
-            self.copies, self.bus.queues['b'], self.bus.held))
-        self.assertEqual(BUILD, self.backups.copy(FIRST))
-
     def test_what_was_taken_over_goes_there_as_a_copy(self):
         self.arrive()
         self.die()

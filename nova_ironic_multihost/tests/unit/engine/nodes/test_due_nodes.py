@@ -601,9 +601,6 @@ class UpkeepTestCase(base.BaseTestCase):
         self.background_audit.once()
         return self.audited
 
-    def test_nothing(self):
-        self.assertEqual([], self.once())
-
     def test_what_nobody_has_changed_is_not_due(self):
         self.schedule.skip_unchanged = lambda nodes: self.due.pop(*nodes)
         self.assertEqual([], self.once('a'))

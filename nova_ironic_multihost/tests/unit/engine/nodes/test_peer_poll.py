@@ -191,30 +191,17 @@ class LookTestCase(cloud.AuditTestCase):
     def test_who_was_told_to_end_and_is_back_keeps_its_nodes(self):
         self.heartbeats = Heartbeats(10, 60)
         self.options['pulls_per_audit'] = 200
-        self.cloud.set('b', stop_marker='bye')
-        self.look()
-        self.clock.now += 59
-        self.look()
-        self.cloud.set('b')
-        self.clock.now += 59
-        self.look()
+        for stop_marker in 'bye', '':
+            self.cloud.set('b', stop_marker=stop_marker)
+            for _ in range(2):
+                self.look()
+                # Longer, and this host would wait: it may have been paused.
+                self.clock.now += 29
         self.cloud.set('b', stop_marker='bye bye')
         for _ in range(5):
             self.look()
             self.clock.now += 10
         self.assertEqual([], self.tracker.audited)
-
-    def test_who_came_after_the_last_audit_and_is_told_to_end_stays(self):
-        """Another look has seen it; nova lists it no more."""
-        self.heartbeats = Heartbeats(10, 60)
-        before = self.audit('a').view
-        self.cloud.set('c')
-        self.look()
-        self.cloud.set('c', stop_marker='bye')
-        self.assertNotIn('c', before.members)
-        audit = self.audit('a')
-        self.assertIn('c', audit.view.members)
-        self.assertIn('c', audit.preferences.members)
 
     def test_builds_on_their_way_to_who_was_told_to_end_stay_there(self):
         self.heartbeats = Heartbeats(10, 60)
@@ -592,30 +579,6 @@ class LookTestCase(cloud.AuditTestCase):
             self.cloud.take_over = take_over
             self.cloud.set('b')
             self.look()
-
-    def test_who_is_fenced_while_placement_hangs_and_is_back_stays(self):
-        """Who is there is asked for again before more is taken over."""
-        self.fence(5)
-        ask = self.cloud.consumers_of
-
-        def hang(nodes):
-            self.clock.now += 600
-            self.cloud.set('b')
-            self.cloud.asked.clear()
-            return ask(nodes)
-
-        self.cloud.consumers_of = hang
-        self.look()
-        self.assertEqual(2, self.here())
-        self.assertEqual([], self.asked('take_over'))
-
-    def test_this_host_is_fenced_while_placement_hangs(self):
-        self.fence(5)
-        ask = self.cloud.consumers_of
-        self.cloud.consumers_of = lambda nodes: (
-            self.cloud.set('a', up=False, forced_down=True), ask(nodes))[1]
-        self.look()
-        self.assertEqual(2, self.here())
 
     def test_servers_do_not_wait_for_placement(self):
         """Each answer may take longer than what was seen of deaths holds."""

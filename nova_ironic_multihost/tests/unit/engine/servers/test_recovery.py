@@ -580,7 +580,8 @@ class WorkTestCase(InstancesTestCase):
                 raise ValueError('no')
 
         self.instances.init_does = fail_once
-        self.add('i1', 'i2')
+        with mock.patch.object(recovery, 'WORKERS', 1):
+            self.add('i1', 'i2')
         self.assertEqual(2, len(self.instances.done))
 
 
@@ -1013,22 +1014,6 @@ class SweepTestCase(InstancesTestCase):
         go_on.set()
         self.join()
         self.assertEqual(1, len(self.instances.done))
-
-    def test_each_half_is_given_its_time(self):
-        self.taking('rebooting', 'mine', 'dead')
-        mark = self.states()
-        for task_state in ('rebooting', mark[1]) * 3:
-            self.instances.rows['i1'].task_state = task_state
-            self.sweep_often(1, dead=False)
-            self.assertEqual(('active', task_state), self.states())
-
-    def test_what_is_another_hosts_business(self):
-        for by, host in (('other', 'third'), ('third', 'dead')):
-            self.taking('rebooting', by, host)
-            before = self.states()
-            self.sweep_often(5 * recovery.FULL_SWEEP, other=True, third=False,
-                             dead=False)
-            self.assertEqual(before, self.states())
 
 
 class StartTestCase(InstancesTestCase):

@@ -246,13 +246,6 @@ class UnattendedTestCase(test_recovery.InstancesTestCase):
         self.sweep_often(5 * recovery.FULL_SWEEP, mine=None)
         self.assertEqual([], self.instances.done)
 
-    def test_what_is_done_for_ironic_is_not_taken_up_twice(self):
-        self.machine = 'deploying'
-        self.taken('active', 'rebuild_spawning')
-        mark = self.states()
-        self.sweep_often(5 * recovery.FULL_SWEEP)
-        self.assertEqual(mark, self.states())
-
 
 ME, OTHER = HostKey('me'), HostKey('other')
 

@@ -148,7 +148,7 @@ class OutdatedTestCase(base.BaseTestCase):
     def test_build_that_has_failed_or_was_sent_elsewhere(self):
         self.assertTrue(self.outdated(InstanceState(None), False))
         self.assertTrue(self.outdated(
-            InstanceState('me', node='n2'), False))
+            InstanceState('me', node='n2', vm_state='building'), False))
 
     def test_build_that_is_anothers(self):
         self.assertTrue(self.outdated(

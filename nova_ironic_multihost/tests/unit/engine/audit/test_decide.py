@@ -2,7 +2,6 @@
 
 """Instances and builds of a dead host are taken over, each once."""
 
-import dataclasses
 from unittest import mock
 
 import fixtures
@@ -53,21 +52,6 @@ class TakeoverTestCase(cloud.AuditTestCase):
         for node in self.theirs:
             self.assertEqual(taken[f'i-{node}'], self.cloud.owners[node])
 
-    def test_one_that_has_changed_since_is_left(self):
-        self.cloud.set('c', up=False, forced_down=True)
-        take_over = self.cloud.take_one
-
-        def too_late(instance, state, host):
-            self.cloud.placed[instance] = dataclasses.replace(
-                state, task_state='rebooting')
-            return take_over(instance, state, host)
-
-        self.cloud.take_one = too_late
-        found = self.audit('a')
-        self.assertEqual({}, dict(found.taken_over))
-        self.assertNotIn(Reason.TAKEN_OVER, found.reasons.values())
-        self.assertEqual({'c'}, self.hosts())
-
     def strand(self):
         """c had claimed its builds, and had reserved no machine yet."""
         for node in self.theirs:
@@ -116,20 +100,6 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.assertEqual({}, dict(found.taken_over))
         self.assertEqual({'c'}, self.hosts())
 
-    def test_build_that_got_its_machine_since_the_listing(self):
-        """It goes on in its own zone, whatever the listing says."""
-        self.strand()
-        self.cloud.set('c', up=False, forced_down=True)
-        ask = self.cloud.consumers_of
-        self.cloud.consumers_of = lambda nodes: (
-            self.cloud.ironic.update({node: f'i-{node}'
-                                      for node in self.theirs}),
-            ask(nodes))[1]
-        found = self.audit('a')
-        self.assertEqual({}, dict(found.taken_over))
-        self.assertEqual(
-            {Reason.AWAITED}, {found.reasons[node] for node in self.theirs})
-
     def test_build_of_which_ironic_does_not_say_whether_it_has_a_machine(self):
         self.strand()
         self.cloud.set('c', up=False, forced_down=True)
@@ -144,18 +114,6 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.cloud.broken = False
         self.assertEqual({f'i-{node}' for node in self.theirs},
                          self.audit('a').taken_over.keys())
-
-    def test_nodes_wait_if_placement_does_not_say(self):
-        """There may be a build which nobody else would end."""
-        node = next(iter(set(cloud.NODES) - set(self.theirs)))
-        self.cloud.set('c', up=False, forced_down=True)
-        self.cloud.owners[node] = 'c'
-        self.cloud.allocations[node] = None
-        self.settle('a', 'b')
-        self.assertEqual('c', self.cloud.owners[node])
-        self.cloud.allocations[node] = frozenset()
-        self.settle('a', 'b')
-        self.assertNotEqual('c', self.cloud.owners[node])
 
     def give_all_to_c(self):
         for node in cloud.NODES:
@@ -243,18 +201,6 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.assertEqual({Reason.TAKEOVER_FAILED}, {
             found.reasons[node] for node in self.theirs})
 
-    def test_so_many_in_one_audit(self):
-        self.cloud.set('c', up=False, forced_down=True)
-        self.cloud.set('b', up=False)
-        self.assertGreater(len(self.theirs), 3)
-        found = self.audit('a', takeovers_per_audit=2)
-        self.assertEqual(2, len(found.taken_over))
-        self.assertEqual(
-            len(self.theirs) - 2,
-            list(found.reasons.values()).count(Reason.INSTANCE_WAITS))
-        self.assertEqual(
-            2, len(self.audit('a', takeovers_per_audit=2).taken_over))
-
     def look_and_audit(self):
         for host in ('a', 'b'):
             settings = audit_state.Settings(host, points=32, **self.options)
@@ -304,51 +250,19 @@ class TakeoverTestCase(cloud.AuditTestCase):
         self.assertEqual({}, dict(self.auditors['a'].last.taken_over))
 
     def test_those_that_cannot_be_taken_keep_nobody_waiting(self):
-        wanted = sorted(
-            node for node in self.theirs
-            if node in self.preferred('a', 'a', 'b'))
-        stuck = {f'i-{node}' for node in wanted[:2]}
+        stuck = {f'i-{node}' for node in sorted(self.theirs)[:2]}
         take_over = self.cloud.take_one
         self.cloud.take_one = lambda instance, state, host: (
             instance not in stuck and take_over(instance, state, host))
+        self.cloud.set('b', up=False)
         self.cloud.set('c', up=False, forced_down=True)
         for _ in range(50):
             self.audit('a', takeovers_per_audit=1)
         self.assertEqual(stuck, {
             instance for instance, state in self.cloud.placed.items()
-            if state.host == 'c' and state.node in wanted})
+            if state.host == 'c'})
         # They are tried again, and taken when that goes.
         self.cloud.take_one = take_over
         self.audit('a', takeovers_per_audit=1)
         self.audit('a', takeovers_per_audit=1)
-        self.assertEqual(set(), {
-            instance for instance, state in self.cloud.placed.items()
-            if state.host == 'c' and state.node in wanted})
-
-    def test_only_looks_count_it(self):
-        """What an audit sees depends on its nodes: here it misses b."""
-        self.options['policy'] = takeover.Policy('down', after=60)
-        settings = audit_state.Settings('a', points=32, **self.options)
-        self.cloud.owners = {
-            node: 'a' if owner == 'b' else owner
-            for node, owner in self.cloud.owners.items()}
-        self.cloud.placed = {
-            uuid: state for uuid, state in self.cloud.placed.items()
-            if state.host != 'b'}
-        self.cloud.set('b', disabled=True)
-        auditor = self.auditors['a']
-        auditor.read_view(settings)
-        self.cloud.set('c', up=False)
-        for _ in range(4):
-            view = auditor.read_view(settings, ['b', 'c'])
-            eligible = auditor.heartbeats.note_down(settings, view)
-            auditor.audit_hosts(
-                settings, ['c'], lambda found, mine: None, view.hosts)
-            auditor.audit(settings)
-            self.clock.now += 30
-        self.assertEqual({'c'}, eligible)
-        wanted = {node for node in self.theirs
-                  if node in self.preferred('a', 'a')}
-        self.assertEqual(set(), {
-            uuid for uuid, state in self.cloud.placed.items()
-            if state.host == 'c' and state.node in wanted})
+        self.assertEqual({'a'}, self.hosts())

@@ -262,6 +262,12 @@ class ToyTestCase(MutateTestCase):
         self.assertEqual(({bigger: 1, f'{count}last': 2, f'{count}none': 1},
                           {f'{count}last', f'{count}none'}),
                          results.unit_tests())
+        with (mock.patch('sys.argv', ['mutate', 'core', '--report', '--every',
+                                      '--out', str(self.out)]),
+              contextlib.redirect_stdout(io.StringIO()) as printed):
+            self.assertEqual(0, self.mutate.main())
+        self.assertTrue(printed.getvalue().endswith(
+            f'others may replace:\n    1 {bigger}\n'))
         # Without a fault, and in the second mutant; red in the first.
         self.assertEqual('xx', ran.read_text())
 

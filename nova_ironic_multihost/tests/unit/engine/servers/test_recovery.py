@@ -575,11 +575,11 @@ class WorkTestCase(InstancesTestCase):
         for uuid in ('i1', 'i2'):
             self.taken('active', None, uuid)
 
-        def fail_once(row):
+        def fail_one(row):
             if row.uuid == 'i1':
                 raise ValueError('no')
 
-        self.instances.init_does = fail_once
+        self.instances.init_does = fail_one
         with mock.patch.object(recovery, 'WORKERS', 1):
             self.add('i1', 'i2')
         self.assertEqual(2, len(self.instances.done))

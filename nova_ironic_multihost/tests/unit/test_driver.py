@@ -1381,13 +1381,6 @@ class WindowTestCase(DeadTestCase):
         self.driver.service.begin()
         self.go_on()
 
-    def bury(self):
-        """Forget the dead one."""
-        del self.services['dead']
-        self.owners.clear()
-        self.placed.clear()
-        self.ironic[self.mine] = None
-
     def go_on(self):
         """Let an audit and a look come to their end."""
         self.driver.get_available_nodes()

@@ -25,10 +25,8 @@ OTHER = uuidsentinel.other
 CHILD = uuidsentinel.child
 SHARING = uuidsentinel.sharing
 AGGREGATE = uuidsentinel.aggregate
-CONSUMER = uuidsentinel.consumer
 
 NEEDED = any(compat.get_root is row.layer for row in table.rows())
-CLIENT = report.SchedulerReportClient
 
 before_34 = unittest.skipUnless(
     NEEDED, 'nova copies one root itself')
